@@ -1,0 +1,1 @@
+//! Remote identity: enrolment, the outbound link, capabilities.

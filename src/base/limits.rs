@@ -1,0 +1,122 @@
+//! Every bound in one place: its unit is in the name, its policy in the comment.
+
+/// Longest identifier, in bytes. Longer: refused as `invalid_params`.
+pub const ID_LEN_MAX: usize = 128;
+
+// The agent link (protocols page, section 1).
+
+/// Largest JSON body of a link frame. Longer: the link closes with `frame_too_large`.
+pub const LINK_BODY_LEN_MAX: usize = 16 * 1024 * 1024;
+/// Largest body of a Data frame, its kind byte included. Longer: the link closes with `frame_too_large`.
+pub const LINK_DATA_LEN_MAX: usize = 32 * 1024 + 1;
+/// Largest result sent inline on protocol 2; beyond it a channel carries the bytes.
+pub const LINK_INLINE_RESULT_LEN_MAX: usize = 64 * 1024;
+/// A channel's first credit in body bytes.
+pub const CHANNEL_CREDIT_FIRST: usize = 32 * 1024;
+/// A channel's largest credit.
+pub const CHANNEL_CREDIT_MAX: usize = 1024 * 1024;
+/// Open channels per link. More: `too_many_channels`.
+pub const CHANNELS_OPEN_MAX: usize = 256;
+/// Outgoing frames queued per link, control first. Full: the sender waits.
+pub const LINK_SEND_QUEUE_LEN_MAX: usize = 1024;
+/// Requests in flight per link and direction. More: `busy`.
+pub const LINK_REQUESTS_IN_FLIGHT_MAX: usize = 1024;
+/// An unenrolled key may send one `agent.enroll` of this many bytes …
+pub const ENROLL_LEN_MAX: usize = 4 * 1024;
+/// … within this time.
+pub const ENROLL_TIMEOUT_MS: u64 = 5_000;
+/// An invitation's life.
+pub const INVITE_LIFE_MS: i64 = 15 * 60 * 1000;
+/// Protocol 2 heartbeat period; dead after `HEARTBEATS_MISSED_MAX` of them.
+pub const HEARTBEAT_MS: u64 = 10_000;
+pub const HEARTBEATS_MISSED_MAX: u32 = 3;
+/// Protocol 1 heartbeat period and silence until dead.
+pub const HEARTBEAT_V1_MS: u64 = 30_000;
+pub const SILENCE_V1_MAX_MS: u64 = 90_000;
+/// Reconnect delay: first, doubling up to the last, with full jitter.
+pub const RECONNECT_FIRST_MS: u64 = 1_000;
+pub const RECONNECT_MAX_MS: u64 = 60_000;
+/// A link this old resets the delay.
+pub const LINK_HEALTHY_AFTER_MS: u64 = 30_000;
+/// How long the server waits for the old connection of a key that connects again.
+pub const DUPLICATE_PROBE_MS: u64 = 3_000;
+/// Two instances alternating twice within this time are quarantined.
+pub const DUPLICATE_WINDOW_MS: i64 = 10 * 60 * 1000;
+/// Default time for a command of the kind named.
+pub const RUN_SCRIPT_TIMEOUT_MS: u64 = 30_000;
+pub const COMMAND_TIMEOUT_MS: u64 = 10_000;
+pub const SCREENSHOT_TIMEOUT_MS: u64 = 30_000;
+/// Inline script source. Longer: `script_too_large`.
+pub const SCRIPT_SOURCE_LEN_MAX: usize = 1024 * 1024;
+
+// Local IPC (section 2).
+
+/// Largest envelope; zero or more closes the connection.
+pub const IPC_BODY_LEN_MAX: usize = 10 * 1024 * 1024;
+/// Clients at once. More: refused with `too_many_clients`.
+pub const IPC_CLIENTS_MAX: usize = 64;
+/// Requests in flight per client. More: the reader waits.
+pub const IPC_REQUESTS_IN_FLIGHT_MAX: usize = 64;
+/// `events.drain` when it does not say.
+pub const EVENTS_DRAIN_DEFAULT: usize = 500;
+pub const EVENTS_DRAIN_MAX: usize = 10_000;
+/// Volatile events kept for readers. Full: `log.line` is dropped first, then the oldest; counted.
+pub const VOLATILE_EVENTS_LEN_MAX: usize = 1_000;
+/// A log line is cut here, in characters, and marked.
+pub const LOG_LINE_CHARS_MAX: usize = 4_096;
+
+// HTTP (section 3).
+
+pub const HTTP_BODY_LEN_MAX: usize = 2 * 1024 * 1024;
+pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
+pub const TICKET_LIFE_MS: i64 = 60_000;
+pub const SESSION_LIFE_MS: i64 = 30 * 24 * 60 * 60 * 1000;
+/// Login tries per account and address in the window, then a block.
+pub const LOGIN_TRIES_MAX: u32 = 5;
+pub const LOGIN_WINDOW_MS: i64 = 15 * 60 * 1000;
+pub const LOGIN_BLOCK_MS: i64 = 30 * 60 * 1000;
+pub const PAGE_SIZE_DEFAULT: u32 = 20;
+pub const PAGE_SIZE_MAX: u32 = 100;
+
+// The journal.
+
+/// A record longer than this is refused as `event_too_large`.
+pub const JOURNAL_RECORD_LEN_MAX: usize = 256 * 1024;
+/// A segment is closed once it has passed this length.
+pub const JOURNAL_SEGMENT_LEN: u64 = 16 * 1024 * 1024;
+/// Closed segments are deleted, oldest first, past this total.
+pub const JOURNAL_TOTAL_LEN_MAX: u64 = 256 * 1024 * 1024;
+/// Appends waiting for the writer. Full: the caller waits.
+pub const JOURNAL_QUEUE_LEN_MAX: usize = 4_096;
+
+// Executions.
+
+/// Scripts at once on one node. More wait as `queued`.
+pub const SCRIPTS_RUNNING_MAX: usize = 32;
+pub const SCRIPTS_QUEUED_MAX: usize = 256;
+/// From a stop or timeout to the final state.
+pub const STOP_GRACE_MS: u64 = 200;
+/// The output of one execution. Longer: cut, with a notice, the run goes on.
+pub const EXECUTION_LOG_LEN_MAX: u64 = 16 * 1024 * 1024;
+pub const EXECUTION_ARTIFACTS_MAX: usize = 256;
+pub const ARTIFACT_LEN_MAX: usize = 64 * 1024 * 1024;
+pub const EXECUTION_RESULT_LEN_MAX: usize = 1024 * 1024;
+/// Finished executions that a node remembers. More: the oldest go, with their artifacts.
+pub const EXECUTIONS_KEPT: usize = 1_000;
+/// After losing its agent a running execution becomes `lost`.
+pub const EXECUTION_LEASE_MS: i64 = 90_000;
+
+// Scripts.
+
+pub const SCRIPT_MEMORY_MAX: usize = 100 * 1024 * 1024;
+pub const SCRIPT_TIMEOUT_REST_MS: u64 = 30_000;
+pub const SCRIPT_VALUE_DEPTH_MAX: usize = 64;
+pub const SCRIPT_HTTP_BODY_LEN_MAX: usize = 16 * 1024 * 1024;
+pub const SCRIPT_FILE_LEN_MAX: usize = 16 * 1024 * 1024;
+
+// Captures.
+
+pub const CAPTURES_KEPT: usize = 100;
+pub const CAPTURE_TIMEOUT_MS: u64 = 5_000;
+/// Pixels in one frame. More: `capture_region_invalid`.
+pub const FRAME_PIXELS_MAX: u64 = 16_384 * 16_384;

@@ -1,0 +1,1 @@
+//! clap types; their doc comments are the help.

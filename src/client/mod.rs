@@ -1,0 +1,1 @@
+//! One caller over HTTP or IPC, with the login and server look-up of the command line.

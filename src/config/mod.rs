@@ -1,0 +1,1 @@
+//! Typed settings: schema with defaults, load from file, environment and flags, check.

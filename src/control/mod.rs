@@ -1,0 +1,1 @@
+//! The server: routes table, authentication, permissions, registry, executions, audit, gateway, events.

@@ -1,0 +1,1 @@
+//! Local IPC: listener and client, peer check.

@@ -1,0 +1,1 @@
+//! Pure records and state machines that both sides share.

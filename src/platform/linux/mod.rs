@@ -1,0 +1,10 @@
+//! Linux with X11. Wayland answers `Unsupported`.
+
+use super::{Backend, OpenOptions, PlatformError};
+
+/// Opens the display that the options or the environment name.
+pub fn open(options: &OpenOptions) -> Backend {
+    let _ = options;
+    let _ = PlatformError::DisplayUnavailable(String::new());
+    todo!("platform helpers")
+}

@@ -1,0 +1,1 @@
+//! A display that needs no server: scripted frames for pure tests.

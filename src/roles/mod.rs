@@ -1,0 +1,1 @@
+//! Composition: build the parts, wire them, run, shut down.

@@ -1,0 +1,1 @@
+//! The node: dispatcher, executions, hosts for scripts, event fan-out.

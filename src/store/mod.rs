@@ -1,0 +1,1 @@
+//! SQLite: connection and migrations, one file per table family. No other module sees SQL.

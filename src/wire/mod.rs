@@ -1,0 +1,19 @@
+//! Bytes to messages and back, no sockets: frames, envelopes, the method table, the messages by
+//! family, version negotiation and the stable error codes.
+//!
+//! Invariants: names only `base`; decoders never default silently, never panic, and say at which
+//! byte they failed; every method is declared once, in `table`.
+
+pub mod capability;
+pub mod codes;
+pub mod event;
+pub mod handler;
+pub mod messages;
+pub mod method;
+pub mod permission;
+pub mod table;
+
+pub use codes::{Code, Fault};
+pub use handler::{Answer, Blob, BoxFuture, Call, Handler, Origin};
+pub use method::{Method, MethodRow};
+pub use permission::Permission;
