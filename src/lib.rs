@@ -2,21 +2,21 @@
 //!
 //! Modules stand lowest layer first; docs/architecture.md says who may name whom.
 
+pub mod agent;
 pub mod base;
-pub mod wire;
+pub mod cli;
+pub mod client;
 pub mod config;
-pub mod store;
-pub mod platform;
-pub mod vision;
+pub mod control;
+pub mod desktop;
+pub mod ipc;
 pub mod journal;
 pub mod model;
-pub mod desktop;
-pub mod script;
-pub mod runtime;
-pub mod agent;
-pub mod ipc;
-pub mod client;
-pub mod control;
 pub mod ops;
+pub mod platform;
 pub mod roles;
-pub mod cli;
+pub mod runtime;
+pub mod script;
+pub mod store;
+pub mod vision;
+pub mod wire;

@@ -44,7 +44,12 @@ mod tests {
     #[test]
     fn tolerance_compares_squared_distance() {
         let red = Color::from_rgb(0xff0000).unwrap();
-        let near = Color { r: 249, g: 8, b: 0, a: 255 };
+        let near = Color {
+            r: 249,
+            g: 8,
+            b: 0,
+            a: 255,
+        };
         assert_eq!(red.distance_squared(near), 100);
         assert!(red.matches(near, 10));
         assert!(!red.matches(near, 9));

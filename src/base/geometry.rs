@@ -32,7 +32,10 @@ impl Size {
         let scale = (f64::from(bound.width) / f64::from(self.width.max(1)))
             .min(f64::from(bound.height) / f64::from(self.height.max(1)));
         let scaled = |n: u32| ((f64::from(n) * scale).round() as u32).max(1);
-        Size { width: scaled(self.width), height: scaled(self.height) }
+        Size {
+            width: scaled(self.width),
+            height: scaled(self.height),
+        }
     }
 }
 
@@ -49,15 +52,26 @@ pub struct Rect {
 
 impl Rect {
     pub const fn new(x: i32, y: i32, width: u32, height: u32) -> Self {
-        Self { x, y, width, height }
+        Self {
+            x,
+            y,
+            width,
+            height,
+        }
     }
 
     pub fn size(self) -> Size {
-        Size { width: self.width, height: self.height }
+        Size {
+            width: self.width,
+            height: self.height,
+        }
     }
 
     pub fn origin(self) -> Point {
-        Point { x: self.x, y: self.y }
+        Point {
+            x: self.x,
+            y: self.y,
+        }
     }
 
     pub fn is_empty(self) -> bool {
@@ -98,7 +112,12 @@ impl Rect {
             return None;
         }
         // INVARIANT: both are positive and no larger than an existing u32 width or height.
-        Some(Rect { x, y, width: width as u32, height: height as u32 })
+        Some(Rect {
+            x,
+            y,
+            width: width as u32,
+            height: height as u32,
+        })
     }
 
     /// Moved by `origin`, saturating.
@@ -120,14 +139,47 @@ mod tests {
         let huge = Rect::new(i32::MIN, i32::MIN, u32::MAX, u32::MAX);
         let small = Rect::new(5, 6, 7, 8);
         assert_eq!(huge.intersection(small), Some(small));
-        assert_eq!(Rect::new(i32::MAX, 0, u32::MAX, 1).intersection(small), None);
+        assert_eq!(
+            Rect::new(i32::MAX, 0, u32::MAX, 1).intersection(small),
+            None
+        );
     }
 
     #[test]
     fn fit_within_never_enlarges() {
-        let hd = Size { width: 1920, height: 1080 };
-        assert_eq!(Size { width: 100, height: 50 }.fit_within(hd), Size { width: 100, height: 50 });
-        assert_eq!(Size { width: 3840, height: 2160 }.fit_within(hd), hd);
-        assert_eq!(Size { width: 4000, height: 1 }.fit_within(hd), Size { width: 1920, height: 1 });
+        let hd = Size {
+            width: 1920,
+            height: 1080,
+        };
+        assert_eq!(
+            Size {
+                width: 100,
+                height: 50
+            }
+            .fit_within(hd),
+            Size {
+                width: 100,
+                height: 50
+            }
+        );
+        assert_eq!(
+            Size {
+                width: 3840,
+                height: 2160
+            }
+            .fit_within(hd),
+            hd
+        );
+        assert_eq!(
+            Size {
+                width: 4000,
+                height: 1
+            }
+            .fit_within(hd),
+            Size {
+                width: 1920,
+                height: 1
+            }
+        );
     }
 }

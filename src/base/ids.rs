@@ -11,7 +11,9 @@ use super::limits;
 /// Panics if that source fails, since no identifier or key may be predictable.
 pub fn fill_random(buffer: &mut [u8]) {
     // INVARIANT: getrandom(2) and BCryptGenRandom fail only on a broken system.
-    ring::rand::SystemRandom::new().fill(buffer).expect("the system random source works");
+    ring::rand::SystemRandom::new()
+        .fill(buffer)
+        .expect("the system random source works");
 }
 
 /// `bytes` random bytes as lower-case hexadecimal.
@@ -114,7 +116,15 @@ mod tests {
     #[test]
     fn hostile_text_is_no_identifier() {
         assert!(AgentId::parse("agent_host-1.lan:2").is_ok());
-        for bad in ["", "a b", "../x", "a/b", "ä", "a\n", &"x".repeat(limits::ID_LEN_MAX + 1)] {
+        for bad in [
+            "",
+            "a b",
+            "../x",
+            "a/b",
+            "ä",
+            "a\n",
+            &"x".repeat(limits::ID_LEN_MAX + 1),
+        ] {
             assert_eq!(AgentId::parse(bad), Err(InvalidId), "{bad:?}");
         }
     }

@@ -6,7 +6,10 @@ use crate::wire::Fault;
 
 impl Desktop {
     fn clipboard(&self) -> Result<&dyn Clipboard, Fault> {
-        self.backend.clipboard.as_deref().map_err(|error| fault(error.clone()))
+        self.backend
+            .clipboard
+            .as_deref()
+            .map_err(|error| fault(error.clone()))
     }
 
     pub fn clipboard_text(&self) -> Result<String, Fault> {

@@ -29,7 +29,11 @@ impl Desktop {
     /// Opens a session for an owner; `owner` numbers are the caller's to give out, one per script run
     /// or caller connection.
     pub fn input(&self, owner: InputOwner) -> Result<InputSession<'_>, Fault> {
-        let input = self.backend.input.as_deref().map_err(|error| fault(error.clone()))?;
+        let input = self
+            .backend
+            .input
+            .as_deref()
+            .map_err(|error| fault(error.clone()))?;
         Ok(InputSession { input, owner })
     }
 
@@ -49,7 +53,12 @@ impl InputSession<'_> {
     }
 
     /// At once when `over` is zero, else along a straight, eased path.
-    pub fn move_to(&self, to: Point, over: Duration, cancelled: &dyn Fn() -> bool) -> Result<(), Fault> {
+    pub fn move_to(
+        &self,
+        to: Point,
+        over: Duration,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(), Fault> {
         let _ = (over, cancelled);
         self.input.move_to(to).map_err(fault)
     }
@@ -60,7 +69,14 @@ impl InputSession<'_> {
         todo!("desktop helper B")
     }
 
-    pub fn drag(&self, from: Point, to: Point, button: Button, over: Duration, cancelled: &dyn Fn() -> bool) -> Result<(), Fault> {
+    pub fn drag(
+        &self,
+        from: Point,
+        to: Point,
+        button: Button,
+        over: Duration,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(), Fault> {
         let _ = (from, to, button, over, cancelled);
         todo!("desktop helper B")
     }
@@ -92,7 +108,14 @@ impl InputSession<'_> {
     }
 
     /// Types any Unicode text.
-    pub fn type_text(&self, text: &str, between: Duration, cancelled: &dyn Fn() -> bool) -> Result<(), Fault> {
-        self.input.type_text(self.owner, text, between, cancelled).map_err(fault)
+    pub fn type_text(
+        &self,
+        text: &str,
+        between: Duration,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(), Fault> {
+        self.input
+            .type_text(self.owner, text, between, cancelled)
+            .map_err(fault)
     }
 }

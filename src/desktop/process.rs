@@ -33,7 +33,10 @@ impl Desktop {
         timeout: Duration,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<bool, Fault> {
-        self.backend.processes.wait(pid, timeout, cancelled).map_err(fault)
+        self.backend
+            .processes
+            .wait(pid, timeout, cancelled)
+            .map_err(fault)
     }
 
     pub fn terminate_process(&self, pid: u32, how: Terminate) -> Result<(), Fault> {

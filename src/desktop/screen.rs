@@ -8,7 +8,10 @@ use crate::wire::{Code, Fault};
 
 impl Desktop {
     fn capturer(&self) -> Result<&dyn Capture, Fault> {
-        self.backend.capture.as_deref().map_err(|error| fault(error.clone()))
+        self.backend
+            .capture
+            .as_deref()
+            .map_err(|error| fault(error.clone()))
     }
 
     /// The monitors in the platform's order.
@@ -30,7 +33,11 @@ impl Desktop {
     /// The primary monitor; the first where none is marked.
     pub fn primary_monitor(&self) -> Result<msg::Monitor, Fault> {
         let monitors = self.monitors()?;
-        let primary = monitors.iter().find(|m| m.is_primary).or(monitors.first()).cloned();
+        let primary = monitors
+            .iter()
+            .find(|m| m.is_primary)
+            .or(monitors.first())
+            .cloned();
         primary.ok_or_else(|| Fault::new(Code::DisplayUnavailable, "the desktop has no monitor"))
     }
 
@@ -53,7 +60,10 @@ impl Desktop {
     pub fn pixel(&self, at: Point) -> Result<Color, Fault> {
         let frame = self.frame(Some(Rect::new(at.x, at.y, 1, 1)), Cursor::Hidden)?;
         frame.pixel(at).ok_or_else(|| {
-            Fault::new(Code::CaptureRegionInvalid, format!("no pixel at {}, {}", at.x, at.y))
+            Fault::new(
+                Code::CaptureRegionInvalid,
+                format!("no pixel at {}, {}", at.x, at.y),
+            )
         })
     }
 }

@@ -10,7 +10,10 @@ use crate::wire::messages::desktop as msg;
 
 impl Desktop {
     fn window_system(&self) -> Result<&dyn Windows, Fault> {
-        self.backend.windows.as_deref().map_err(|error| fault(error.clone()))
+        self.backend
+            .windows
+            .as_deref()
+            .map_err(|error| fault(error.clone()))
     }
 
     /// Windows that fit the query, topmost first.

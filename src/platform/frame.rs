@@ -52,7 +52,10 @@ impl Frame {
         pixels: Arc<dyn AsRef<[u8]> + Send + Sync>,
     ) -> Result<Self, FrameTooShort> {
         let row = region.width as usize * 4;
-        let needed = (region.height as usize).saturating_sub(1).saturating_mul(stride) + row;
+        let needed = (region.height as usize)
+            .saturating_sub(1)
+            .saturating_mul(stride)
+            + row;
         let given = (*pixels).as_ref().len();
         if region.is_empty() || stride < row || given < needed {
             return Err(FrameTooShort {
@@ -90,7 +93,8 @@ impl Frame {
             return None;
         }
         let start = y as usize * self.stride;
-        self.bytes().get(start..start + self.region.width as usize * 4)
+        self.bytes()
+            .get(start..start + self.region.width as usize * 4)
     }
 
     /// The colour at a desktop point; `None` outside of the frame.
@@ -102,8 +106,18 @@ impl Frame {
         let y = (i64::from(at.y) - i64::from(self.region.y)) as u32;
         let pixel = self.row(y)?.get(x * 4..x * 4 + 4)?;
         Some(match self.format {
-            PixelFormat::Bgrx => Color { r: pixel[2], g: pixel[1], b: pixel[0], a: 255 },
-            PixelFormat::Rgba => Color { r: pixel[0], g: pixel[1], b: pixel[2], a: pixel[3] },
+            PixelFormat::Bgrx => Color {
+                r: pixel[2],
+                g: pixel[1],
+                b: pixel[0],
+                a: 255,
+            },
+            PixelFormat::Rgba => Color {
+                r: pixel[0],
+                g: pixel[1],
+                b: pixel[2],
+                a: pixel[3],
+            },
         })
     }
 }
@@ -129,11 +143,32 @@ mod tests {
         assert!(Frame::new(region, 8, PixelFormat::Bgrx, "virtual", false, short).is_err());
         let mut pixels = vec![0u8; 16];
         pixels[12..15].copy_from_slice(&[1, 2, 3]);
-        let frame =
-            Frame::new(region, 8, PixelFormat::Bgrx, "virtual", false, Arc::new(pixels)).unwrap();
+        let frame = Frame::new(
+            region,
+            8,
+            PixelFormat::Bgrx,
+            "virtual",
+            false,
+            Arc::new(pixels),
+        )
+        .unwrap();
         let last = frame.pixel(Point { x: 0, y: 11 });
-        assert_eq!(last, Some(Color { r: 3, g: 2, b: 1, a: 255 }));
+        assert_eq!(
+            last,
+            Some(Color {
+                r: 3,
+                g: 2,
+                b: 1,
+                a: 255
+            })
+        );
         assert_eq!(frame.pixel(Point { x: 1, y: 11 }), None);
-        assert_eq!(frame.pixel(Point { x: i32::MIN, y: i32::MAX }), None);
+        assert_eq!(
+            frame.pixel(Point {
+                x: i32::MIN,
+                y: i32::MAX
+            }),
+            None
+        );
     }
 }

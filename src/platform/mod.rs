@@ -12,10 +12,10 @@ pub mod frame;
 
 #[cfg(target_os = "linux")]
 pub mod linux;
-#[cfg(target_os = "windows")]
-pub mod windows;
 #[path = "virtual/mod.rs"]
 pub mod virtual_display;
+#[cfg(target_os = "windows")]
+pub mod windows;
 
 use std::path::PathBuf;
 use std::time::Duration;

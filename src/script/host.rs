@@ -32,7 +32,8 @@ pub enum Level {
 /// seconds. All methods are atomic.
 pub trait Kv: Send + Sync {
     /// `nx`: only when absent, `xx`: only when present; answers whether it was set.
-    fn set(&self, key: &str, value: &str, ttl_s: Option<u64>, rule: SetRule) -> Result<bool, Fault>;
+    fn set(&self, key: &str, value: &str, ttl_s: Option<u64>, rule: SetRule)
+    -> Result<bool, Fault>;
     fn get(&self, key: &str) -> Result<Option<String>, Fault>;
     /// Removes the key from every namespace; answers whether there was one.
     fn delete(&self, key: &str) -> Result<bool, Fault>;
@@ -87,7 +88,12 @@ pub trait Host: Send + Sync {
     fn input_owner(&self) -> InputOwner;
     fn kv(&self) -> &dyn Kv;
     /// Stores a file of the run and records it; a second one of the same name replaces the first.
-    fn store_artifact(&self, name: &str, content_type: &str, bytes: &[u8]) -> Result<Artifact, Fault>;
+    fn store_artifact(
+        &self,
+        name: &str,
+        content_type: &str,
+        bytes: &[u8],
+    ) -> Result<Artifact, Fault>;
     /// Sets the run's result; the last one counts.
     fn set_result(&self, result: serde_json::Value) -> Result<(), Fault>;
     fn args(&self) -> &BTreeMap<String, String>;

@@ -233,7 +233,11 @@ pub struct Fault {
 
 impl Fault {
     pub fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), foreign: None }
+        Self {
+            code,
+            message: message.into(),
+            foreign: None,
+        }
     }
 
     /// A defect of ours, with what was attempted.
@@ -277,7 +281,10 @@ mod tests {
         for code in Code::ALL {
             let text = code.as_str();
             assert!(seen.insert(text), "{text} twice");
-            assert!(text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{text}");
+            assert!(
+                text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
+                "{text}"
+            );
             assert_eq!(Code::parse(text), Some(*code));
             assert!(!code.doc().trim().is_empty());
         }

@@ -58,8 +58,8 @@ impl Call {
 
     /// A typed call with default options.
     pub fn of<M: Method>(params: &M::Params, origin: Origin) -> Result<Self, Fault> {
-        let params = serde_json::to_value(params)
-            .map_err(|error| Fault::invalid_params(M::NAME, error))?;
+        let params =
+            serde_json::to_value(params).map_err(|error| Fault::invalid_params(M::NAME, error))?;
         Ok(Self::new(M::NAME, params, origin))
     }
 }

@@ -127,7 +127,9 @@ impl MethodRow {
             params_schema: || schemars::schema_for!(M::Params).to_value(),
             reply_schema: || schemars::schema_for!(M::Reply).to_value(),
             check_params: |value| {
-                serde_json::from_value::<M::Params>(value).map(drop).map_err(|e| e.to_string())
+                serde_json::from_value::<M::Params>(value)
+                    .map(drop)
+                    .map_err(|e| e.to_string())
             },
         }
     }

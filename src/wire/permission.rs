@@ -36,9 +36,7 @@ macro_rules! permissions {
 }
 
 /// The built-in roles, re-synchronised at every start of the server.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     Admin,
@@ -96,7 +94,12 @@ mod tests {
         assert_eq!(held(Role::Viewer), 7);
         for permission in Permission::ALL {
             let view = permission.as_str().ends_with(":view");
-            assert_eq!(Role::Viewer.holds(*permission), view, "{}", permission.as_str());
+            assert_eq!(
+                Role::Viewer.holds(*permission),
+                view,
+                "{}",
+                permission.as_str()
+            );
         }
     }
 }

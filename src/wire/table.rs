@@ -78,7 +78,9 @@ table![
 
 /// The row of a method by name or alias.
 pub fn find(name: &str) -> Option<&'static MethodRow> {
-    METHODS.iter().find(|row| row.name == name || row.aliases.contains(&name))
+    METHODS
+        .iter()
+        .find(|row| row.name == name || row.aliases.contains(&name))
 }
 
 #[cfg(test)]
@@ -94,7 +96,12 @@ mod tests {
                 assert!(names.insert(*name), "{name} twice");
             }
             if let Some(rest) = row.rest {
-                assert!(routes.insert((rest.verb, rest.path)), "{} {} twice", rest.verb.as_str(), rest.path);
+                assert!(
+                    routes.insert((rest.verb, rest.path)),
+                    "{} {} twice",
+                    rest.verb.as_str(),
+                    rest.path
+                );
             }
             assert!(row.doc.trim().ends_with('.'), "{}: doc text", row.name);
             let example = serde_json::from_str(row.example)
@@ -108,7 +115,11 @@ mod tests {
     #[test]
     fn a_row_without_a_route_is_a_node_s() {
         for row in METHODS.iter().filter(|row| row.rest.is_none()) {
-            assert!(row.owner.on_ipc() || row.owner.on_link(), "{} cannot be reached", row.name);
+            assert!(
+                row.owner.on_ipc() || row.owner.on_link(),
+                "{} cannot be reached",
+                row.name
+            );
         }
     }
 

@@ -56,7 +56,10 @@ impl Status {
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|status| status.as_str() == text)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|status| status.as_str() == text)
     }
 
     /// Whether no more work is done. `lost` is final until the node returns with the outcome.
