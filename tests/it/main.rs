@@ -1,1 +1,6 @@
 //! The one integration binary: a file for each feature.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod display;
