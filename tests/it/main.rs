@@ -5,4 +5,5 @@ mod support;
 
 mod capture;
 mod display;
+mod journal;
 mod window;
