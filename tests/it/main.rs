@@ -1,2 +1,9 @@
 //! The one integration binary: a file for each feature.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod capture;
+mod display;
 mod journal;
+mod window;
