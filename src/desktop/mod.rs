@@ -8,6 +8,7 @@ mod capture;
 mod clipboard;
 mod fault;
 mod input;
+mod keys;
 mod process;
 mod screen;
 mod window;
@@ -16,6 +17,7 @@ use crate::platform::{self, Backend, OpenOptions};
 
 pub use fault::fault;
 pub use input::{Chord, InputSession};
+pub use keys::parse_key;
 
 /// One display with all that can be done on it. Shared by scripts, callers and conditions; every
 /// method blocks and may be called from any thread.
