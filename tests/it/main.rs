@@ -4,4 +4,5 @@
 mod support;
 
 mod display;
+mod journal;
 mod typing;
