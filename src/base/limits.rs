@@ -164,3 +164,46 @@ pub const WINDOW_POLL_MS: u64 = 20;
 pub const WINDOW_DEPTH_MAX: usize = 64;
 /// Damaged captures kept aside for a person to look at. More: the oldest are deleted.
 pub const CAPTURES_QUARANTINED_MAX: usize = 100;
+// Input (the guard process, X11 typing).
+
+/// Largest message between the agent and its input guard. Longer: the guard ends, its keys released.
+pub const GUARD_MESSAGE_LEN_MAX: usize = 300 * 1024;
+/// From starting the guard to its first word; past it the guard is given up.
+pub const GUARD_START_TIMEOUT_MS: u64 = 10_000;
+/// A guard that does not answer a short request in this time is given up and replaced on next use.
+pub const GUARD_REPLY_TIMEOUT_MS: u64 = 10_000;
+/// Requests that wait in the guard while it types. More: `input_failed`.
+pub const GUARD_QUEUE_LEN_MAX: usize = 64;
+/// How often a waiting caller asks whether it is cancelled.
+pub const CANCEL_POLL_MS: u64 = 10;
+/// Text typed in one call, in bytes. Longer: `input_failed`.
+pub const TYPE_TEXT_LEN_MAX: usize = 256 * 1024;
+/// Wheel clicks in one call and axis. More: `input_failed`.
+pub const SCROLL_CLICKS_MAX: u32 = 1_000;
+/// How long a window that was typed into may take to read the new keymap, then `unverifiable`.
+pub const KEYMAP_READ_TIMEOUT_MS: u64 = 3_000;
+/// After this time without a sign a neutral key is tapped: some toolkits read on the next key only.
+pub const KEYMAP_NUDGE_AFTER_MS: u64 = 60;
+/// After this time without a further read of the keymap none is expected to come.
+pub const KEYMAP_QUIET_MS: u64 = 25;
+/// Borrowed keycodes go back to the layout after this much idle time.
+pub const KEYMAP_RESTORE_AFTER_MS: u64 = 2_000;
+/// One step of a smooth pointer move.
+pub const POINTER_STEP_MS: u64 = 8;
+/// Longest smooth pointer move or drag. Longer: `invalid_params`.
+pub const POINTER_MOVE_MS_MAX: u64 = 60_000;
+/// Keys in one chord. More: `key_unknown`.
+pub const CHORD_KEYS_MAX: usize = 8;
+
+// Clipboard and processes.
+
+/// Clipboard content taken or given, in bytes. More: `clipboard_failed`.
+pub const CLIPBOARD_LEN_MAX: usize = 64 * 1024 * 1024;
+/// Silence of the other side of a clipboard transfer, then `clipboard_failed`.
+pub const CLIPBOARD_SILENCE_MS: u64 = 3_000;
+/// Clipboard transfers in parts that one owner serves at once. More: refused.
+pub const CLIPBOARD_TRANSFERS_MAX: usize = 16;
+/// One part of a clipboard transfer in parts.
+pub const CLIPBOARD_PART_LEN: usize = 256 * 1024;
+/// Processes of one tree that are ended together; passes over the process list until none is left.
+pub const PROCESS_TREE_PASSES_MAX: usize = 16;

@@ -29,6 +29,11 @@ pub use linux as native;
 #[cfg(target_os = "windows")]
 pub use windows as native;
 
+/// Runs `input-guard`, the child process that owns injected input, until its input closes.
+pub fn guard_main() -> std::process::ExitCode {
+    native::guard_main()
+}
+
 /// Why the platform did not do it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlatformError {
@@ -164,6 +169,12 @@ pub trait Input: Send + Sync {
     /// Wheel clicks: positive x right, positive y up.
     fn scroll(&self, x: i32, y: i32) -> Result<()>;
     fn key(&self, owner: InputOwner, key: VirtualKey, press: Press) -> Result<()>;
+    /// Presses and lets up keys as one burst; none of them when one is unknown, where the platform can.
+    fn keys(&self, owner: InputOwner, strokes: &[(VirtualKey, Press)]) -> Result<()> {
+        strokes
+            .iter()
+            .try_for_each(|(key, press)| self.key(owner, *key, *press))
+    }
     /// Types text whatever the layout; `between` characters it waits. Stops early, with what it has
     /// typed released, when `cancelled` answers true.
     fn type_text(

@@ -7,3 +7,4 @@ mod capture;
 mod display;
 mod journal;
 mod window;
+mod typing;
