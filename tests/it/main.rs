@@ -1,2 +1,4 @@
 //! The one integration binary: a file for each feature.
 mod journal;
+mod script;
+mod script_host;
