@@ -127,6 +127,18 @@ pub const SCRIPT_TIMEOUT_REST_MS: u64 = 30_000;
 pub const SCRIPT_VALUE_DEPTH_MAX: usize = 64;
 pub const SCRIPT_HTTP_BODY_LEN_MAX: usize = 16 * 1024 * 1024;
 pub const SCRIPT_FILE_LEN_MAX: usize = 16 * 1024 * 1024;
+/// Pictures that one script holds at once. More: `busy`.
+pub const SCRIPT_IMAGES_MAX: usize = 64;
+/// Stack of a thread that runs a script, in bytes; engines bound their own depth below it.
+pub const SCRIPT_STACK_LEN: usize = 16 * 1024 * 1024;
+/// Nested calls in Rhai.
+pub const SCRIPT_CALL_DEPTH_MAX: usize = 128;
+/// Nested expressions in Rhai.
+pub const SCRIPT_EXPR_DEPTH_MAX: usize = 128;
+/// One text in Rhai, in bytes.
+pub const SCRIPT_TEXT_LEN_MAX: usize = 16 * 1024 * 1024;
+/// Items of one list or map in Rhai.
+pub const SCRIPT_LIST_LEN_MAX: usize = 1_000_000;
 
 // Captures.
 

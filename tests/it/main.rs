@@ -8,3 +8,5 @@ mod display;
 mod journal;
 mod window;
 mod typing;
+mod script;
+mod script_host;
