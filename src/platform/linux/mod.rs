@@ -1,5 +1,7 @@
 //! Linux with X11. Wayland answers `Unsupported`.
 
+pub mod local_socket;
+
 use super::{Backend, OpenOptions, PlatformError};
 
 /// Opens the display that the options or the environment name.
