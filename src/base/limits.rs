@@ -57,6 +57,18 @@ pub const IPC_BODY_LEN_MAX: usize = 10 * 1024 * 1024;
 pub const IPC_CLIENTS_MAX: usize = 64;
 /// Requests in flight per client. More: the reader waits.
 pub const IPC_REQUESTS_IN_FLIGHT_MAX: usize = 64;
+/// Bytes that a client may send ahead while it has `IPC_REQUESTS_IN_FLIGHT_MAX` requests in flight.
+pub const IPC_READ_AHEAD_LEN_MAX: usize = 64 * 1024;
+/// Bytes waiting for a client beyond which no more events, bytes or requests are taken up for it.
+pub const IPC_SEND_BUFFER_LEN_MAX: usize = 256 * 1024;
+/// From an agent's stop to the end of its local connections, for answers under way.
+pub const IPC_FLUSH_MS: u64 = 1_000;
+/// Before accepting again after a client could not be accepted.
+pub const IPC_ACCEPT_PAUSE_MS: u64 = 100;
+/// Calls queued in a local client. Full: the caller waits.
+pub const IPC_CLIENT_QUEUE_LEN_MAX: usize = 64;
+/// Records queued between a stream of events and its reader. Full: the stream waits.
+pub const EVENT_STREAM_QUEUE_LEN_MAX: usize = 256;
 /// `events.drain` when it does not say.
 pub const EVENTS_DRAIN_DEFAULT: usize = 500;
 pub const EVENTS_DRAIN_MAX: usize = 10_000;
@@ -69,6 +81,10 @@ pub const LOG_LINE_CHARS_MAX: usize = 4_096;
 
 pub const HTTP_BODY_LEN_MAX: usize = 2 * 1024 * 1024;
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
+/// To reach a server, TLS included.
+pub const HTTP_CONNECT_TIMEOUT_MS: u64 = 10_000;
+/// What a client waits beyond a method's own time before it gives up.
+pub const HTTP_EXTRA_PATIENCE_MS: u64 = 15_000;
 pub const TICKET_LIFE_MS: i64 = 60_000;
 pub const SESSION_LIFE_MS: i64 = 30 * 24 * 60 * 60 * 1000;
 /// Login tries per account and address in the window, then a block.

@@ -24,6 +24,8 @@ pub use frame::{Frame, PixelFormat};
 
 use crate::base::{Point, Rect};
 
+pub use native::local_socket;
+
 #[cfg(target_os = "linux")]
 pub use linux as native;
 #[cfg(target_os = "windows")]

@@ -27,6 +27,8 @@ mod typing;
 
 pub use guard::guard_main;
 
+pub mod local_socket;
+
 use super::{Backend, OpenOptions, PlatformError};
 
 /// Opens the display that the options or the environment name. Nothing is connected to yet: parts

@@ -1,5 +1,7 @@
 //! Windows: GDI or Windows Graphics Capture, SendInput, the window and process lists.
 
+pub mod local_socket;
+
 use super::{Backend, OpenOptions};
 
 /// Opens the desktop of this session.
