@@ -120,3 +120,10 @@ pub const CAPTURES_KEPT: usize = 100;
 pub const CAPTURE_TIMEOUT_MS: u64 = 5_000;
 /// Pixels in one frame. More: `capture_region_invalid`.
 pub const FRAME_PIXELS_MAX: u64 = 16_384 * 16_384;
+
+// The database.
+
+/// Jobs waiting for the database thread. Full: the caller waits.
+pub const STORE_QUEUE_LEN_MAX: usize = 1_024;
+/// Jobs committed in one transaction.
+pub const STORE_GROUP_LEN_MAX: usize = 256;
