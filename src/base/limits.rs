@@ -127,3 +127,14 @@ pub const FRAME_PIXELS_MAX: u64 = 16_384 * 16_384;
 pub const STORE_QUEUE_LEN_MAX: usize = 1_024;
 /// Jobs committed in one transaction.
 pub const STORE_GROUP_LEN_MAX: usize = 256;
+
+// Windows.
+
+/// New capture sessions after a fault that may pass. More: `capture_failed`.
+pub const WGC_SESSION_REBUILDS_MAX: u32 = 3;
+/// Between two looks at a process that is waited for.
+pub const PROCESS_POLL_MS: u64 = 50;
+/// Until a window shows what was asked of it. Later: `window_refused`.
+pub const WINDOW_EFFECT_TIMEOUT_MS: u64 = 3_000;
+/// Between two looks at a window that something is waited for.
+pub const WINDOW_POLL_MS: u64 = 20;
