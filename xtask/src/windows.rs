@@ -13,6 +13,7 @@ use crate::{setup, wine};
 
 const TARGET: &str = "x86_64-pc-windows-gnu";
 const GCC: &str = "x86_64-w64-mingw32-gcc-win32";
+const GXX: &str = "x86_64-w64-mingw32-g++-win32";
 const DEBIAN_RUSTC: &str = "/usr/bin/rustc";
 /// The oldest compiler that the workspace accepts, as (major, minor).
 const RUSTC_OLDEST: (u32, u32) = (1, 88);
@@ -61,7 +62,11 @@ fn build(release: bool) -> Result<PathBuf> {
             .env("RUSTC_BOOTSTRAP", "1");
     }
     let libraries = gcc_folder()?;
+    // Debian has two thread flavours of the compiler under one name; here it is always the same one.
     command
+        .env("CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER", GCC)
+        .env("CC_x86_64_pc_windows_gnu", GCC)
+        .env("CXX_x86_64_pc_windows_gnu", GXX)
         .env("CXXSTDLIB_x86_64_pc_windows_gnu", "static=stdc++")
         .env(
             "CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUSTFLAGS",

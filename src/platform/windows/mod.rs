@@ -17,7 +17,6 @@ use windows::Win32::UI::HiDpi::{
     DPI_AWARENESS_CONTEXT_PER_MONITOR_AWARE_V2, SetProcessDpiAwarenessContext,
 };
 
-use super::display::DisplayFinding;
 use super::{Backend, OpenOptions};
 
 pub use guard::guard_main;
@@ -36,12 +35,7 @@ pub fn open(options: &OpenOptions) -> Backend {
 }
 
 /// The one display of a Windows session has no name of its own.
-const SESSION_DISPLAY: &str = "session";
-
-/// A Windows session has its display from the start.
-pub fn find_display() -> DisplayFinding {
-    DisplayFinding::Usable(SESSION_DISPLAY.to_owned())
-}
+const SESSION_DISPLAY: &str = "default";
 
 /// Asks for physical pixels. It fails only where a manifest has decided already; then that holds.
 fn become_dpi_aware() {
