@@ -184,6 +184,12 @@ pub const FRAME_SEGMENTS_HELD_MAX: usize = 32;
 pub const WINDOWS_LISTED_MAX: usize = 1_024;
 /// A window's text property is cut here, in bytes.
 pub const WINDOW_TEXT_LEN_MAX: usize = 4 * 1024;
+// Windows.
+
+/// New capture sessions after a fault that may pass. More: `capture_failed`.
+pub const WGC_SESSION_REBUILDS_MAX: u32 = 3;
+/// Between two looks at a process that is waited for.
+pub const PROCESS_POLL_MS: u64 = 50;
 /// Until a window shows what was asked of it. Later: `window_refused`.
 pub const WINDOW_EFFECT_TIMEOUT_MS: u64 = 3_000;
 /// Between two looks at a window that something is waited for.

@@ -12,6 +12,8 @@ pub mod frame;
 
 #[cfg(target_os = "linux")]
 pub mod linux;
+#[cfg(not(any(target_os = "linux", target_os = "windows")))]
+pub mod macos;
 #[path = "virtual/mod.rs"]
 pub mod virtual_display;
 #[cfg(target_os = "windows")]
@@ -28,6 +30,8 @@ pub use native::local_socket;
 
 #[cfg(target_os = "linux")]
 pub use linux as native;
+#[cfg(not(any(target_os = "linux", target_os = "windows")))]
+pub use macos as native;
 #[cfg(target_os = "windows")]
 pub use windows as native;
 
