@@ -5,8 +5,9 @@ mod support;
 
 mod capture;
 mod display;
+mod ipc;
 mod journal;
-mod window;
-mod typing;
 mod script;
 mod script_host;
+mod typing;
+mod window;
