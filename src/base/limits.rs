@@ -241,3 +241,13 @@ pub const CLIPBOARD_TRANSFERS_MAX: usize = 16;
 pub const CLIPBOARD_PART_LEN: usize = 256 * 1024;
 /// Processes of one tree that are ended together; passes over the process list until none is left.
 pub const PROCESS_TREE_PASSES_MAX: usize = 16;
+// A run's output.
+
+/// Bytes of output that wait for the disk. Full: the script waits at its next line.
+pub const OUTPUT_PENDING_LEN_MAX: usize = 1024 * 1024;
+/// One stored line. Longer ones are split; the stream files keep them whole.
+pub const OUTPUT_LINE_LEN_MAX: usize = 32 * 1024;
+/// Bytes of output in one journal record.
+pub const OUTPUT_BATCH_LEN_MAX: usize = 64 * 1024;
+/// How long output is gathered before it is stored.
+pub const OUTPUT_GATHER_MS: u64 = 25;
