@@ -13,8 +13,10 @@ use wingman::journal::record::decode_line;
 #[path = "../support/decoders.rs"]
 mod decoders;
 
+type Check = fn(&[u8]);
+
 /// A fuzz target's name and the check that it runs.
-const TARGETS: &[(&str, fn(&[u8]))] = &[
+const TARGETS: &[(&str, Check)] = &[
     ("journal", decoders::journal),
     ("agent_toml", decoders::agent_toml),
 ];
