@@ -1,3 +1,13 @@
 //! The one integration binary: a file for each feature.
 mod decoder_props;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod capture;
+mod display;
 mod journal;
+mod window;
+mod typing;
+mod script;
+mod script_host;
