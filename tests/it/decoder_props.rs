@@ -19,6 +19,7 @@ type Check = fn(&[u8]);
 const TARGETS: &[(&str, Check)] = &[
     ("journal", decoders::journal),
     ("agent_toml", decoders::agent_toml),
+    ("envelope", decoders::envelope),
 ];
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
