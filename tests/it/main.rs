@@ -1,4 +1,5 @@
 //! The one integration binary: a file for each feature.
+mod decoder_props;
 
 #[path = "../support/mod.rs"]
 mod support;
