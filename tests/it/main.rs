@@ -7,3 +7,6 @@ mod capture;
 mod display;
 mod journal;
 mod window;
+mod typing;
+mod script;
+mod script_host;

@@ -10,6 +10,25 @@ mod shm;
 mod window;
 pub mod x11;
 
+pub mod clipboard;
+mod guard;
+mod guard_protocol;
+mod held;
+mod injector;
+pub mod input;
+mod keyboard;
+mod keymap_watch;
+mod keysyms;
+pub mod process;
+mod read_ledger;
+mod selection;
+mod selection_owner;
+mod typing;
+
+pub use guard::guard_main;
+
+pub mod local_socket;
+
 use super::{Backend, OpenOptions, PlatformError};
 
 /// Opens the display that the options or the environment name. Nothing is connected to yet: parts
