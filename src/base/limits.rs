@@ -176,6 +176,8 @@ pub const STORE_GROUP_LEN_MAX: usize = 256;
 pub const DISPLAY_REPLY_TIMEOUT_MS: u64 = 5_000;
 /// A display of our own that is not up by then is an error.
 pub const DISPLAY_START_TIMEOUT_MS: u64 = 20_000;
+/// A display of our own that has not ended by then is killed.
+pub const DISPLAY_STOP_TIMEOUT_MS: u64 = 2_000;
 /// Shared segments that wait for the next frame. More: the smallest are freed.
 pub const FRAME_SEGMENTS_IDLE_MAX: usize = 2;
 /// Shared segments held by readers of frames. More: a frame is a private copy.
