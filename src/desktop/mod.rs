@@ -4,8 +4,11 @@
 //! Invariants: every error is a `Fault` with a stable code; held keys belong to an owner and are
 //! released with it; one stored capture at a time, while plain frames are shared.
 
+mod capabilities;
 mod capture;
+mod captures;
 mod clipboard;
+mod encode;
 mod fault;
 mod input;
 mod keys;
@@ -15,6 +18,8 @@ mod window;
 
 use crate::platform::{self, Backend, OpenOptions};
 
+pub use captures::{CaptureReport, CaptureStore};
+pub use encode::{Chroma, Encoded, Format, PROFILES, Profile, encode};
 pub use fault::fault;
 pub use input::{Chord, InputSession};
 pub use keys::parse_key;

@@ -3,6 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod capture;
 mod display;
 mod journal;
 mod typing;
+mod window;

@@ -1,9 +1,11 @@
 //! What end-to-end tests stand on: a real X server each, with real programs on it.
 
+pub mod painted;
 pub mod xvfb;
 
 use std::time::{Duration, Instant};
 
+pub use painted::Painter;
 pub use xvfb::TestDisplay;
 
 /// Generous, since a loaded machine is slow; a test that passes never waits for it.

@@ -2,12 +2,16 @@
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use x11rb::connection::Connection;
-use x11rb::protocol::xproto::{AtomEnum, ConnectionExt};
+use x11rb::protocol::xproto::{AtomEnum, ConnectionExt, CreateWindowAux, WindowClass};
 use x11rb::rust_connection::RustConnection;
 
 use super::wait_for;
+
+/// Xvfb counts up from 0 for a free number and does not get here.
+const RESTARTABLE_FROM: u32 = 20_000;
 
 /// One X server for one test; it and every program started on it end when this is dropped.
 pub struct TestDisplay {
@@ -49,24 +53,55 @@ impl TestDisplay {
         }
     }
 
+    /// A server whose number no other test gets, so that `restart` finds it free.
+    pub fn start_restartable(width: u32, height: u32) -> Self {
+        let number = RESTARTABLE_FROM + std::process::id() % 20_000;
+        let screen = format!("{width}x{height}x24");
+        Self::start_with(&screen, &[&format!(":{number}")])
+    }
+
+    /// Starts a new server under the name of one that crashed.
+    pub fn restart(&mut self, screen: &str) {
+        let again = Self::start_with(screen, &[&self.name]);
+        *self = again;
+    }
+
+    /// Stops or continues the server, as a hang would.
+    pub fn signal(&self, name: &str) {
+        let pid = self.server.id().to_string();
+        let status = Command::new("kill").args([name, &pid]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
     /// Starts openbox and waits until it manages the screen.
     pub fn with_window_manager(mut self) -> Self {
         let openbox = spawn(self.command("openbox").arg("--sm-disable"), "openbox");
         self.clients.push(openbox);
         let (connection, root) = self.connect();
-        let check = connection
-            .intern_atom(false, b"_NET_SUPPORTING_WM_CHECK")
-            .and_then(|cookie| Ok(cookie.reply()))
-            .expect("the server answers")
-            .expect("an atom")
-            .atom;
-        wait_for("openbox to manage the screen", || {
-            let reply = connection
-                .get_property(false, root, check, AtomEnum::WINDOW, 0, 1)
-                .ok()?
+        let state = connection.intern_atom(false, b"WM_STATE").expect("ask");
+        let state = state.reply().expect("an atom").atom;
+        // Openbox can leave a window that appears while it starts unmanaged until something else
+        // happens. Windows of our own, one after the other, show when it is ready.
+        wait_for("openbox to manage a window", || {
+            let window = connection.generate_id().expect("an identifier");
+            let aux = CreateWindowAux::new();
+            let class = WindowClass::INPUT_OUTPUT;
+            connection
+                .create_window(0, window, root, 0, 0, 9, 9, 0, class, 0, &aux)
+                .and_then(|_| connection.map_window(window))
+                .expect("show a window");
+            connection.flush().expect("the server listens");
+            std::thread::sleep(Duration::from_millis(50));
+            let any = AtomEnum::ANY;
+            let found = connection.get_property(false, window, state, any, 0, 2);
+            let managed = found
+                .expect("ask")
                 .reply()
-                .ok()?;
-            reply.value32()?.next()
+                .expect("the server answers")
+                .length
+                > 0;
+            connection.destroy_window(window).expect("remove a window");
+            managed.then_some(())
         });
         self
     }
@@ -104,6 +139,12 @@ impl TestDisplay {
     pub fn spawn_xterm(&mut self, args: &[&str]) -> u32 {
         let mut command = self.command("xterm");
         self.spawn_program(command.args(args), "xterm")
+    }
+
+    /// Ends the window manager at once, as a crash would.
+    pub fn crash_window_manager(&mut self) {
+        let manager = self.clients.first_mut();
+        end(manager.expect("the window manager was started first"));
     }
 
     /// Ends the server at once, as a crash would.

@@ -1,27 +1,52 @@
-//! Linux with X11. Wayland answers `Unsupported`.
+//! Linux with X11. A Wayland session answers `Unsupported`, since captures through its XWayland are
+//! black.
 
-pub mod clipboard;
+mod capture;
+mod clipboard;
+mod cursor;
+pub mod display;
 mod guard;
 mod guard_protocol;
 mod held;
 mod injector;
-pub mod input;
+mod input;
 mod keyboard;
 mod keymap_watch;
 mod keysyms;
-pub mod process;
+mod monitors;
+mod process;
+mod properties;
 mod read_ledger;
 mod selection;
 mod selection_owner;
+mod shm;
 mod typing;
+mod window;
+pub mod x11;
 
 pub use guard::guard_main;
 
-use super::{Backend, OpenOptions, PlatformError};
+use super::{Backend, OpenOptions};
 
-/// Opens the display that the options or the environment name.
+/// Opens the display that the options or the environment name. Nothing is connected to yet: parts
+/// connect when they are used, and again when the display comes back.
 pub fn open(options: &OpenOptions) -> Backend {
-    let _ = options;
-    let _ = PlatformError::DisplayUnavailable(String::new());
-    todo!("platform helpers")
+    match display::chosen(options.display.as_deref()) {
+        Ok(name) => Backend {
+            capture: capture::open(&name, options),
+            windows: window::open(&name),
+            input: input::open(&name, options),
+            clipboard: clipboard::open(&name),
+            processes: process::open(Some(&name)),
+            display: Some(name),
+        },
+        Err(reason) => Backend {
+            capture: Err(reason.clone()),
+            windows: Err(reason.clone()),
+            input: Err(reason.clone()),
+            clipboard: Err(reason),
+            processes: process::open(None),
+            display: None,
+        },
+    }
 }
