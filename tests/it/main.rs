@@ -2,3 +2,4 @@
 mod journal;
 mod script;
 mod script_host;
+mod script_limits;
