@@ -104,7 +104,7 @@ const ENDLESS_RHAI: &[(&str, &str)] = &[
     ),
     (
         "closures",
-        "let a = []; a.pad(10000, 1); loop { a.map(|x| a.filter(|y| y == x)); }",
+        "let a = []; a.pad(10000, 1); let b = a; loop { a.map(|x| b.filter(|y| y == x)); }",
     ),
     (
         "sort without order",
