@@ -9,5 +9,6 @@ mod display;
 mod journal;
 mod script;
 mod script_host;
+mod script_limits;
 mod typing;
 mod window;
