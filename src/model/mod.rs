@@ -1,1 +1,3 @@
 //! Pure records and state machines that both sides share.
+
+pub mod link;
