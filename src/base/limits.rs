@@ -116,6 +116,18 @@ pub const JOURNAL_SEGMENT_LEN: u64 = 16 * 1024 * 1024;
 pub const JOURNAL_TOTAL_LEN_MAX: u64 = 256 * 1024 * 1024;
 /// Appends waiting for the writer. Full: the caller waits.
 pub const JOURNAL_QUEUE_LEN_MAX: usize = 4_096;
+/// The same in bytes, and so the length of one group that the writer commits. Full: the caller waits.
+pub const JOURNAL_QUEUE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The newest records kept in memory for followers, in bytes. Older ones are read from disk.
+pub const JOURNAL_TAIL_BYTES_MAX: usize = 1024 * 1024;
+/// One read of the journal ends after this many bytes, with at least one record.
+pub const JOURNAL_READ_BYTES_MAX: usize = 1024 * 1024;
+/// Records that a follower takes from the journal at a time.
+pub const JOURNAL_FOLLOW_RECORDS_MAX: usize = 256;
+/// Distance between the remembered offsets in a segment, in bytes.
+pub const JOURNAL_INDEX_STEP: u64 = 64 * 1024;
+/// Volatile events kept for readers, in bytes of payload. Policy as for their number.
+pub const VOLATILE_EVENTS_BYTES_MAX: usize = 1024 * 1024;
 
 // Executions.
 

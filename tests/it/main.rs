@@ -1,1 +1,2 @@
 //! The one integration binary: a file for each feature.
+mod journal;
