@@ -36,6 +36,10 @@ pub const INVITE_LIFE_MS: i64 = 15 * 60 * 1000;
 /// Protocol 2 heartbeat period; dead after `HEARTBEATS_MISSED_MAX` of them.
 pub const HEARTBEAT_MS: u64 = 10_000;
 pub const HEARTBEATS_MISSED_MAX: u32 = 3;
+/// How often the host's figures are read.
+pub const RESOURCES_PERIOD_MS: u64 = 10_000;
+/// Least time between two heartbeats, however often the current task changes.
+pub const HEARTBEAT_PAUSE_MS: u64 = 1_000;
 /// Protocol 1 heartbeat period and silence until dead.
 pub const HEARTBEAT_V1_MS: u64 = 30_000;
 pub const SILENCE_V1_MAX_MS: u64 = 90_000;
@@ -48,6 +52,8 @@ pub const LINK_HEALTHY_AFTER_MS: u64 = 30_000;
 pub const DUPLICATE_PROBE_MS: u64 = 3_000;
 /// Two instances alternating twice within this time are quarantined.
 pub const DUPLICATE_WINDOW_MS: i64 = 10 * 60 * 1000;
+/// The agent's patience for a registration's ack; the server may probe an old link meanwhile.
+pub const REGISTER_TIMEOUT_MS: u64 = 15_000;
 /// Registrations remembered per agent to tell rivals from restarts.
 pub const DUPLICATE_HISTORY_LEN_MAX: usize = 8;
 /// Registrations that a server admits a second, and at once. More: `busy` with the time to wait.
@@ -55,6 +61,8 @@ pub const REGISTRATIONS_PER_SECOND: u64 = 100;
 pub const REGISTRATION_BURST: u64 = 200;
 /// From the first byte of a connection until its registration, handshake included.
 pub const LINK_OPEN_TIMEOUT_MS: u64 = 5_000;
+/// After a failed accept a listener rests this long.
+pub const ACCEPT_PAUSE_MS: u64 = 100;
 /// Connections that are not registered yet. More: closed at once.
 pub const LINKS_OPENING_MAX: usize = 512;
 /// `agent.enroll` tries of one address in the window. More: `rate_limited`.

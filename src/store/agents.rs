@@ -2,6 +2,9 @@
 //!
 //! Secrets are stored as SHA-256 alone. A revoked agent keeps its row without its key.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{Store, StoreError};
@@ -119,9 +122,11 @@ pub struct TokenRow {
 }
 
 /// What became of an attempt to use an invitation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InviteUse {
-    Accepted,
+    Accepted(Box<Changed>),
+    /// The invitation is good and still unused, but the id belongs to another agent.
+    IdTaken,
     /// Unknown, or its secret is wrong.
     Invalid,
     Used,
@@ -188,9 +193,38 @@ fn read_agent(row: &Row<'_>) -> Result<AgentRow, StoreError> {
     })
 }
 
-/// Writes a workstation's row as a whole.
-pub async fn save(store: &Store, row: AgentRow) -> Result<(), StoreError> {
-    store.call(move |connection| write(connection, &row)).await
+/// A row with its place in the order of changes, so that a late reader never shows an older one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    pub row: AgentRow,
+    pub revision: u64,
+}
+
+fn find(connection: &Connection, agent_id: &str) -> Result<Option<AgentRow>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT * FROM agents WHERE agent_id = ?1")?;
+    let mut rows = statement.query([agent_id])?;
+    rows.next()?.map(read_agent).transpose()
+}
+
+/// Reads a workstation's row, lets `change` make the new one, and writes it, all in one step. What
+/// `change` refuses leaves the row as it is.
+pub async fn change<E: Send + 'static>(
+    store: &Store,
+    agent_id: String,
+    revisions: Arc<AtomicU64>,
+    change: impl FnOnce(Option<AgentRow>) -> Result<AgentRow, E> + Send + 'static,
+) -> Result<Result<Changed, E>, StoreError> {
+    store
+        .call(move |connection| {
+            let row = match change(find(connection, &agent_id)?) {
+                Ok(row) => row,
+                Err(refused) => return Ok(Err(refused)),
+            };
+            write(connection, &row)?;
+            let revision = revisions.fetch_add(1, Ordering::Relaxed) + 1;
+            Ok(Ok(Changed { row, revision }))
+        })
+        .await
 }
 
 fn write(connection: &Connection, row: &AgentRow) -> Result<(), StoreError> {
@@ -245,42 +279,58 @@ pub async fn add_invitation(
         .await
 }
 
-/// Uses an invitation up and writes the agent that it lets in, both or neither. `fits` compares the
-/// stored hash with the secret that was shown, in constant time.
-pub async fn enrol(
+/// A try to enrol.
+pub struct Enrolment<F, A> {
+    pub invite_id: String,
+    /// Compares the stored hash with the secret that was shown, in constant time.
+    pub fits: F,
+    pub agent_id: String,
+    /// Makes the agent's new row from the one it has; `None`: the id belongs to another.
+    pub admit: A,
+    pub now: EpochMillis,
+}
+
+/// Uses an invitation up and writes the agent that it lets in, both or neither.
+pub async fn enrol<F, A>(
     store: &Store,
-    invite_id: String,
-    fits: impl FnOnce(&str) -> bool + Send + 'static,
-    row: AgentRow,
-    now: EpochMillis,
-) -> Result<InviteUse, StoreError> {
+    revisions: Arc<AtomicU64>,
+    enrolment: Enrolment<F, A>,
+) -> Result<InviteUse, StoreError>
+where
+    F: FnOnce(&str) -> bool + Send + 'static,
+    A: FnOnce(Option<AgentRow>) -> Option<AgentRow> + Send + 'static,
+{
     store
         .call(move |connection| {
             let found: Option<(String, i64, Option<i64>)> = connection
                 .query_row(
                     "SELECT secret_hash, expires_at, used_at FROM invitations WHERE invite_id = ?1",
-                    [&invite_id],
+                    [&enrolment.invite_id],
                     |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
                 )
                 .optional()?;
             let Some((hash, expires_at, used_at)) = found else {
                 return Ok(InviteUse::Invalid);
             };
-            if !fits(&hash) {
+            if !(enrolment.fits)(&hash) {
                 return Ok(InviteUse::Invalid);
             }
             if used_at.is_some() {
                 return Ok(InviteUse::Used);
             }
-            if now.0 >= expires_at {
+            if enrolment.now.0 >= expires_at {
                 return Ok(InviteUse::Expired);
             }
+            let Some(row) = (enrolment.admit)(find(connection, &enrolment.agent_id)?) else {
+                return Ok(InviteUse::IdTaken);
+            };
             connection.execute(
                 "UPDATE invitations SET used_at = ?2, used_by = ?3 WHERE invite_id = ?1",
-                params![invite_id, now.0, row.agent_id],
+                params![enrolment.invite_id, enrolment.now.0, row.agent_id],
             )?;
             write(connection, &row)?;
-            Ok(InviteUse::Accepted)
+            let revision = revisions.fetch_add(1, Ordering::Relaxed) + 1;
+            Ok(InviteUse::Accepted(Box::new(Changed { row, revision })))
         })
         .await
 }
@@ -385,61 +435,76 @@ mod tests {
         Store::open(&dir.path().join("server.db"), &[SCHEMA]).unwrap()
     }
 
+    async fn put(store: &Store, row: AgentRow) -> u64 {
+        let revisions = Arc::new(AtomicU64::new(7));
+        let id = row.agent_id.clone();
+        change(store, id, revisions, |_| Ok::<_, ()>(row))
+            .await
+            .unwrap()
+            .unwrap()
+            .revision
+    }
+
     #[tokio::test]
-    async fn rows_read_back_as_written() {
+    async fn rows_read_back_as_written_and_refused_changes_leave_them() {
         let dir = tempfile::tempdir().unwrap();
         let store = open(&dir);
-        save(&store, row("a")).await.unwrap();
+        put(&store, row("a")).await;
         let mut changed = row("a");
         changed.mark = Mark::Revoked;
         changed.public_key = None;
-        save(&store, changed.clone()).await.unwrap();
+        assert_eq!(put(&store, changed.clone()).await, 8);
+        let refused = change(&store, "a".into(), Arc::default(), |old| {
+            assert_eq!(old.unwrap().mark, Mark::Revoked);
+            Err("no")
+        });
+        assert_eq!(refused.await.unwrap(), Err("no"));
         assert_eq!(load_all(&store).await.unwrap(), [changed]);
+    }
+
+    async fn try_enrol(
+        store: &Store,
+        invite: &str,
+        secret: &'static str,
+        agent: &'static str,
+        at: i64,
+    ) -> &'static str {
+        let enrolment = Enrolment {
+            invite_id: invite.to_owned(),
+            fits: move |hash: &str| hash == secret,
+            agent_id: agent.to_owned(),
+            admit: move |old: Option<AgentRow>| old.is_none().then(|| row(agent)),
+            now: EpochMillis(at),
+        };
+        match enrol(store, Arc::default(), enrolment).await.unwrap() {
+            InviteUse::Accepted(changed) => {
+                assert_eq!(changed.row.agent_id, agent);
+                "accepted"
+            }
+            InviteUse::IdTaken => "taken",
+            InviteUse::Invalid => "invalid",
+            InviteUse::Used => "used",
+            InviteUse::Expired => "expired",
+        }
     }
 
     #[tokio::test]
     async fn invitation_lets_in_once_in_time_and_with_its_secret() {
         let dir = tempfile::tempdir().unwrap();
         let store = open(&dir);
-        let add = |id: &str| {
-            add_invitation(
-                &store,
-                id.to_owned(),
-                "hash".into(),
-                EpochMillis(0),
-                EpochMillis(100),
-            )
-        };
-        add("one").await.unwrap();
-        add("two").await.unwrap();
-        let use_it = |id: &str, secret: &'static str, agent: &str, at: i64| {
-            enrol(
-                &store,
-                id.to_owned(),
-                move |hash| hash == secret,
-                row(agent),
-                EpochMillis(at),
-            )
-        };
-        let refused = use_it("one", "wrong", "a", 1).await.unwrap();
-        assert_eq!(refused, InviteUse::Invalid);
-        assert_eq!(
-            use_it("no", "hash", "a", 1).await.unwrap(),
-            InviteUse::Invalid
-        );
+        for id in ["one", "two"] {
+            let times = (EpochMillis(0), EpochMillis(100));
+            add_invitation(&store, id.into(), "hash".into(), times.0, times.1)
+                .await
+                .unwrap();
+        }
+        assert_eq!(try_enrol(&store, "one", "wrong", "a", 1).await, "invalid");
+        assert_eq!(try_enrol(&store, "no", "hash", "a", 1).await, "invalid");
         assert!(load_all(&store).await.unwrap().is_empty());
-        assert_eq!(
-            use_it("one", "hash", "a", 1).await.unwrap(),
-            InviteUse::Accepted
-        );
-        assert_eq!(
-            use_it("one", "hash", "b", 1).await.unwrap(),
-            InviteUse::Used
-        );
-        assert_eq!(
-            use_it("two", "hash", "b", 100).await.unwrap(),
-            InviteUse::Expired
-        );
+        assert_eq!(try_enrol(&store, "one", "hash", "a", 1).await, "accepted");
+        assert_eq!(try_enrol(&store, "one", "hash", "b", 1).await, "used");
+        assert_eq!(try_enrol(&store, "two", "hash", "a", 1).await, "taken");
+        assert_eq!(try_enrol(&store, "two", "hash", "b", 100).await, "expired");
         assert_eq!(load_all(&store).await.unwrap().len(), 1);
     }
 

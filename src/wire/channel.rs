@@ -24,8 +24,8 @@ use crate::base::limits;
 
 /// The kind byte of plain bytes.
 const KIND_BYTES: u8 = 0;
-/// Bytes of a frame that are not its kind.
-const CHUNK_LEN_MAX: usize = limits::LINK_DATA_LEN_MAX - 1;
+/// Bytes of a frame that are not its kind: with it they fit into the first credit.
+const CHUNK_LEN_MAX: usize = limits::CHANNEL_CREDIT_FIRST - 1;
 /// The reason of a regular end.
 pub(super) const DONE: &str = "done";
 
