@@ -7,6 +7,7 @@
 pub mod capability;
 mod channel;
 pub mod codes;
+pub mod envelope;
 pub mod event;
 pub mod frame;
 pub mod handler;

@@ -3,3 +3,14 @@ mod enrol;
 mod journal;
 mod link;
 mod link_support;
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod capture;
+mod display;
+mod journal;
+mod window;
+mod typing;
+mod script;
+mod script_host;
