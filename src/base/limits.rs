@@ -189,8 +189,8 @@ pub const SCRIPT_CALL_DEPTH_MAX: usize = 128;
 pub const SCRIPT_EXPR_DEPTH_MAX: usize = 128;
 /// One text in Rhai, in bytes.
 pub const SCRIPT_TEXT_LEN_MAX: usize = 16 * 1024 * 1024;
-/// Items of one list or map in Rhai.
-pub const SCRIPT_LIST_LEN_MAX: usize = 1_000_000;
+/// Items of one list or map and bytes of one blob in Rhai, all that they contain counted.
+pub const SCRIPT_LIST_LEN_MAX: usize = 4 * 1024 * 1024;
 
 // Captures.
 
