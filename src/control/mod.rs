@@ -5,3 +5,9 @@
 //! an agent sends is hostile text; a copy of a node's truth carries its source and its age.
 
 pub mod contract;
+pub mod gateway;
+mod gateway_open;
+mod gateway_session;
+mod plain;
+pub mod registry;
+mod registry_tokens;

@@ -7,6 +7,7 @@
 //! Invariants: names only `base`; a job that fails leaves nothing of itself behind; a database of a
 //! newer version is refused, never opened.
 
+pub mod agents;
 pub mod node;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,9 @@
 //! The one integration binary: a file for each feature.
 mod decoder_props;
+mod enrol;
+mod journal;
+mod link;
+mod link_support;
 
 #[path = "../support/mod.rs"]
 mod support;
