@@ -7,7 +7,12 @@
 //! Invariants: names only `base`; a job that fails leaves nothing of itself behind; a database of a
 //! newer version is refused, never opened.
 
+pub mod accounts;
+pub mod audit;
+pub mod executions;
 pub mod node;
+mod rows;
+pub mod server;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
