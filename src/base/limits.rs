@@ -115,6 +115,8 @@ pub const ARTIFACT_LEN_MAX: usize = 64 * 1024 * 1024;
 pub const EXECUTION_RESULT_LEN_MAX: usize = 1024 * 1024;
 /// Finished executions that a node remembers. More: the oldest go, with their artifacts.
 pub const EXECUTIONS_KEPT: usize = 1_000;
+/// Answers of commands that a node remembers, for commands that come again. More: the oldest go.
+pub const COMMANDS_KEPT: usize = 10_000;
 /// After losing its agent a running execution becomes `lost`.
 pub const EXECUTION_LEASE_MS: i64 = 90_000;
 

@@ -62,3 +62,23 @@ fn invalid(key: &'static str, message: impl Into<String>) -> ConfigError {
         message: message.into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The shipped file, read strictly, and the code's defaults are the same document.
+    fn same<T: serde::Serialize + DeserializeOwned + Default>(text: &str) {
+        let shipped: toml::Table = toml::from_str(text).unwrap();
+        let read: T = parse(Path::new("shipped"), text).unwrap();
+        let defaults = toml::Table::try_from(T::default()).unwrap();
+        assert_eq!(shipped, defaults, "shipped file and defaults differ");
+        assert_eq!(toml::Table::try_from(read).unwrap(), defaults);
+    }
+
+    #[test]
+    fn shipped_files_hold_every_default() {
+        same::<AgentConfig>(include_str!("../../config/agent.toml"));
+        same::<ServerConfig>(include_str!("../../config/server.toml"));
+    }
+}

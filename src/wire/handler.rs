@@ -112,6 +112,11 @@ impl Answer {
 pub trait Handler: Send + Sync + 'static {
     fn call(&self, call: Call) -> BoxFuture<Result<Answer, Fault>>;
 
+    /// A connection begins. Handlers that count callers override it.
+    fn connected(&self, origin: Origin) {
+        let _ = origin;
+    }
+
     /// The origin is gone: release what it held.
     fn disconnected(&self, origin: Origin);
 }
