@@ -28,7 +28,12 @@ pub struct Subject {
 
 impl Subject {
     pub fn of(caller: &Caller, params: &Map<String, Value>) -> Self {
-        let text = |name: &str| params.get(name).and_then(Value::as_str).map(super::auth::cut);
+        let text = |name: &str| {
+            params
+                .get(name)
+                .and_then(Value::as_str)
+                .map(super::auth::cut)
+        };
         let actor = match &caller.identity {
             Some(identity) => identity.username.clone(),
             None => text("username").unwrap_or_default(),

@@ -341,7 +341,10 @@ impl Auth {
             accounts::insert_ticket(c, &ticket).map(|()| true)
         });
         if !made.await.map_err(stored)? {
-            return Err(Fault::new(Code::RateLimited, "too many open tickets, wait 60 s"));
+            return Err(Fault::new(
+                Code::RateLimited,
+                "too many open tickets, wait 60 s",
+            ));
         }
         Ok(NewTicket { text, expires_at })
     }
@@ -649,7 +652,11 @@ fn identity(
     let role = Role::parse(&account.role).filter(|_| account.active);
     let role = role.ok_or_else(|| Fault::new(Code::Unauthenticated, "the account is closed"))?;
     // A scope that this version does not know grants nothing.
-    let scopes = scopes.map(|all| all.iter().filter_map(|text| Permission::parse(text)).collect());
+    let scopes = scopes.map(|all| {
+        all.iter()
+            .filter_map(|text| Permission::parse(text))
+            .collect()
+    });
     Ok(Identity {
         account_id: account.account_id,
         username: account.username,

@@ -17,9 +17,10 @@ pub fn stored(error: StoreError) -> Fault {
 /// A failed read or write of a stored file.
 pub fn file(what: &str, error: &std::io::Error) -> Fault {
     match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            Fault::new(Code::StorageFull, format!("{what}: the server's disk is full"))
-        }
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Fault::new(
+            Code::StorageFull,
+            format!("{what}: the server's disk is full"),
+        ),
         _ => {
             tracing::error!(%error, what, "stored file");
             Fault::new(Code::StorageFailed, format!("{what} failed on the server"))

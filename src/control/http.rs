@@ -21,7 +21,7 @@ use super::audit::Subject;
 use super::auth::Identity;
 use super::methods::{Ask, Caller, Reply};
 use super::routes::{Access, Answerer, PathGroup, Route, by_path};
-use super::server::Shared;
+use super::server::{App, Shared};
 use super::special::cookie_name;
 use super::{audit, params};
 use crate::base::ids::{AgentId, RequestId};
@@ -40,30 +40,27 @@ pub struct Peer {
 }
 
 /// The router of the whole table.
-pub fn router(shared: &Arc<Shared>) -> Router {
+pub fn router(app: &Arc<App>) -> Router {
     let mut router = Router::new();
     for (path, group) in by_path() {
-        let shared = Arc::clone(shared);
+        let app = Arc::clone(app);
         router = router.route(
             path,
             any(move |request: Request<Body>| {
-                let (shared, group) = (Arc::clone(&shared), Arc::clone(&group));
-                async move { answer_request(&shared, Some(group), request).await }
+                let (app, group) = (Arc::clone(&app), Arc::clone(&group));
+                async move { answer_request(&app, Some(group), request).await }
             }),
         );
     }
-    let shared = Arc::clone(shared);
+    let app = Arc::clone(app);
     router.fallback(move |request: Request<Body>| {
-        let shared = Arc::clone(&shared);
-        async move { answer_request(&shared, None, request).await }
+        let app = Arc::clone(&app);
+        async move { answer_request(&app, None, request).await }
     })
 }
 
-async fn answer_request(
-    shared: &Arc<Shared>,
-    group: Option<PathGroup>,
-    request: Request<Body>,
-) -> Response {
+async fn answer_request(app: &App, group: Option<PathGroup>, request: Request<Body>) -> Response {
+    let shared = &app.shared;
     let request_id = RequestId::random();
     let (mut parts, body) = request.into_parts();
     let verb = verb_of(&parts.method);
@@ -73,7 +70,7 @@ async fn answer_request(
     let outcome = match (route, &group) {
         (Some(route), _) => match host(shared, &parts) {
             Ok(host) => {
-                let handled = handle(shared, route, &host, &request_id, &mut parts, body);
+                let handled = handle(app, route, &host, &request_id, &mut parts, body);
                 // A panic in a handler is a defect of ours; it must not take the connection along.
                 AssertUnwindSafe(handled)
                     .catch_unwind()
@@ -112,13 +109,14 @@ async fn answer_request(
 }
 
 async fn handle(
-    shared: &Arc<Shared>,
+    app: &App,
     route: &'static Route,
     host: &str,
     request_id: &RequestId,
     parts: &mut Parts,
     body: Body,
 ) -> Result<Response, Fault> {
+    let shared = &app.shared;
     let peer = peer(parts);
     let scheme = if peer.secure { "https" } else { "http" };
     let mut caller = Caller {
@@ -140,7 +138,7 @@ async fn handle(
     };
     let mut subject = Subject::of(&caller, &ask.params);
     let outcome = match permitted(route, &caller) {
-        Ok(()) => call(shared, route, ask).await,
+        Ok(()) => call(app, route, ask).await,
         Err(fault) => Err(fault),
     };
     match &outcome {
@@ -157,7 +155,14 @@ async fn handle(
         }
         Err(_) => {}
     }
-    finish(shared, route, &caller, subject, outcome.as_ref().map(|_| ())).await?;
+    finish(
+        shared,
+        route,
+        &caller,
+        subject,
+        outcome.as_ref().map(|_| ()),
+    )
+    .await?;
     answer::render(route.rest.body, outcome?, &parts.headers)
 }
 
@@ -212,7 +217,10 @@ async fn read_body(route: &Route, headers: &HeaderMap, body: Body) -> Result<Byt
             return Err(Fault::new(Code::BodyTooLarge, text));
         }
         Ok(Err(error)) => {
-            return Err(Fault::new(Code::InvalidMessage, format!("read the body: {error}")));
+            return Err(Fault::new(
+                Code::InvalidMessage,
+                format!("read the body: {error}"),
+            ));
         }
         Err(_) => return Err(Fault::new(Code::TimedOut, "the body did not come in time")),
     };
@@ -220,7 +228,10 @@ async fn read_body(route: &Route, headers: &HeaderMap, body: Body) -> Result<Byt
     let kind = text(headers, header::CONTENT_TYPE).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !bytes.is_empty() && !kind.eq_ignore_ascii_case("application/json") {
-        return Err(Fault::new(Code::InvalidMessage, "the body must be application/json"));
+        return Err(Fault::new(
+            Code::InvalidMessage,
+            "the body must be application/json",
+        ));
     }
     Ok(bytes)
 }
@@ -267,13 +278,13 @@ fn permitted(route: &Route, caller: &Caller) -> Result<(), Fault> {
     ))
 }
 
-async fn call(shared: &Arc<Shared>, route: &'static Route, ask: Ask) -> Result<Reply, Fault> {
+async fn call(app: &App, route: &'static Route, ask: Ask) -> Result<Reply, Fault> {
     if route.answerer == Answerer::Server {
-        let handler = shared.handlers().get(route.row.name);
+        let handler = app.handlers.get(route.row.name);
         let handler = handler.ok_or_else(|| Fault::internal("a route without a handler"))?;
         return handler(ask).await;
     }
-    forward(shared, route, ask).await
+    forward(&app.shared, route, ask).await
 }
 
 /// Hands a call to the workstation that the path names.

@@ -96,7 +96,10 @@ mod tests {
             limits.check(&["a"], start).unwrap();
             limits.failed(&["a"], start);
         }
-        assert_eq!(limits.check(&["a"], start).unwrap_err().code, Code::RateLimited);
+        assert_eq!(
+            limits.check(&["a"], start).unwrap_err().code,
+            Code::RateLimited
+        );
         limits.check(&["b"], start).unwrap();
         limits.check(&["a"], start.plus_ms(LOGIN_BLOCK_MS)).unwrap();
     }

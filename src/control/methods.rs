@@ -139,11 +139,16 @@ impl Methods {
             .filter(|route| route.answerer == Answerer::Server)
             .map(|route| route.row.name)
             .collect();
-        if let Some(name) = needed.iter().find(|name| !self.handlers.contains_key(*name)) {
+        if let Some(name) = needed
+            .iter()
+            .find(|name| !self.handlers.contains_key(*name))
+        {
             return Err(Fault::internal(format!("{name} has no handler")));
         }
         if let Some(name) = self.handlers.keys().find(|name| !needed.contains(name)) {
-            return Err(Fault::internal(format!("{name} has a handler and no route")));
+            return Err(Fault::internal(format!(
+                "{name} has a handler and no route"
+            )));
         }
         Ok(self.handlers)
     }

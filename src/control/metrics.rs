@@ -59,11 +59,15 @@ impl Metrics {
         }
         drop(requests);
         for family in families {
-            let Family { name, kind, help, .. } = family;
+            let Family {
+                name, kind, help, ..
+            } = family;
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
             for (value, figure) in &family.figures {
                 let _ = match family.label {
-                    Some(label) => writeln!(text, "{name}{{{label}=\"{}\"}} {figure}", escape(value)),
+                    Some(label) => {
+                        writeln!(text, "{name}{{{label}=\"{}\"}} {figure}", escape(value))
+                    }
                     None => writeln!(text, "{name} {figure}"),
                 };
             }

@@ -19,7 +19,12 @@ pub fn merge(
     } else {
         match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => fields,
-            Ok(_) => return Err(Fault::new(Code::InvalidMessage, "the body is no JSON object")),
+            Ok(_) => {
+                return Err(Fault::new(
+                    Code::InvalidMessage,
+                    "the body is no JSON object",
+                ));
+            }
             Err(error) => {
                 let why = format!("the body is not valid JSON: {error}");
                 return Err(Fault::new(Code::InvalidMessage, why));
@@ -126,7 +131,12 @@ mod tests {
             let fault = merge(route("script.run"), vec![], None, &body).unwrap_err();
             assert_eq!(fault.code, Code::InvalidMessage);
         }
-        let fault = merge(route("execution.list"), vec![], Some("status=%ff"), &Bytes::new());
+        let fault = merge(
+            route("execution.list"),
+            vec![],
+            Some("status=%ff"),
+            &Bytes::new(),
+        );
         assert_eq!(fault.unwrap_err().code, Code::InvalidMessage);
     }
 }

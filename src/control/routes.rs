@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use super::special;
+use crate::wire::Permission;
 use crate::wire::method::{MethodRow, Owner, Rest, Verb};
 use crate::wire::table::METHODS;
-use crate::wire::Permission;
 
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,11 @@ impl Route {
             } else {
                 Access::Held(row.permission)
             },
-            answerer: if node { Answerer::Node } else { Answerer::Server },
+            answerer: if node {
+                Answerer::Node
+            } else {
+                Answerer::Server
+            },
             audit: audit_kind(row.name, rest.verb),
             scalars: scalars(&(row.params_schema)()),
         }

@@ -6,6 +6,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use std::sync::Arc;
 
+use super::answer::SignedIn;
 use super::auth::{Identity, NewSession};
 use super::methods::{Caller, Methods, Reply};
 use super::server::Shared;
@@ -16,7 +17,7 @@ use crate::wire::messages::http::{
     SetPassword,
 };
 use crate::wire::method::MethodRow;
-use crate::wire::{Answer, Fault, Method};
+use crate::wire::{Fault, Method};
 
 /// The routes of this list, declared like methods so that permission, audit and OpenAPI read one table.
 pub const ROWS: &[MethodRow] = &[
@@ -31,12 +32,7 @@ pub const ROWS: &[MethodRow] = &[
 ];
 
 /// The routes that need no credential; all others name a permission.
-pub const PUBLIC: &[&str] = &[
-    GetHealth::NAME,
-    Login::NAME,
-    OpenTicket::NAME,
-    Redeem::NAME,
-];
+pub const PUBLIC: &[&str] = &[GetHealth::NAME, Login::NAME, OpenTicket::NAME, Redeem::NAME];
 
 /// Where a browser goes once it has its session.
 const AFTER_LOGIN: &str = "/api/auth/me";
@@ -63,9 +59,8 @@ pub fn register(methods: &mut Methods, shared: &Arc<Shared>) {
             )))
         }
     });
-    methods.typed::<GetOpenApi, _, _>(|_, Empty {}| {
-        std::future::ready(Ok(openapi::DOCUMENT.clone()))
-    });
+    methods
+        .typed::<GetOpenApi, _, _>(|_, Empty {}| std::future::ready(Ok(openapi::DOCUMENT.clone())));
     register_login(methods, shared);
 }
 
@@ -74,7 +69,9 @@ fn register_login(methods: &mut Methods, shared: &Arc<Shared>) {
     methods.special::<Login, _, _>(move |caller, params| {
         let server = Arc::clone(&server);
         async move {
-            let device = params.device_name.unwrap_or_else(|| caller.user_agent.clone());
+            let device = params
+                .device_name
+                .unwrap_or_else(|| caller.user_agent.clone());
             let session = server
                 .auth
                 .login(&params.username, params.password, caller.address, &device)
@@ -121,7 +118,9 @@ fn register_login(methods: &mut Methods, shared: &Arc<Shared>) {
     methods.typed::<Redeem, _, _>(move |caller, params| {
         let server = Arc::clone(&server);
         async move {
-            let device = params.device_name.unwrap_or_else(|| caller.user_agent.clone());
+            let device = params
+                .device_name
+                .unwrap_or_else(|| caller.user_agent.clone());
             let session = server
                 .auth
                 .redeem(params.ticket.expose(), caller.address, &device)
@@ -169,6 +168,8 @@ fn set_cookie(response: &mut Response, caller: &Caller, session: &NewSession) ->
         session.life_ms / 1000,
         if caller.secure { "; Secure" } else { "" },
     );
+    let signed_in = SignedIn(session.identity.username.clone());
+    response.extensions_mut().insert(signed_in);
     let mut value = HeaderValue::try_from(text)
         .map_err(|_| Fault::internal("a cookie that is no header value"))?;
     value.set_sensitive(true);
@@ -185,9 +186,4 @@ fn clear_cookie(response: &mut Response, caller: &Caller) {
     response
         .headers_mut()
         .insert(header::SET_COOKIE, HeaderValue::from_static(text));
-}
-
-/// An answer without bytes, for handlers that may also answer otherwise.
-pub fn json<T: serde::Serialize>(data: &T) -> Result<Reply, Fault> {
-    Ok(Reply::Answer(Answer::of(data)?))
 }

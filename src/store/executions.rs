@@ -164,9 +164,22 @@ pub fn put(c: &Connection, row: &ExecutionRow) -> Result<(), StoreError> {
 }
 
 pub fn get(c: &Connection, id: &ExecutionId) -> Result<Option<ExecutionRow>, StoreError> {
-    Ok(c.prepare_cached("SELECT * FROM executions WHERE execution_id = ?1")?
-        .query_row([id.as_str()], read)
-        .optional()?)
+    Ok(
+        c.prepare_cached("SELECT * FROM executions WHERE execution_id = ?1")?
+            .query_row([id.as_str()], read)
+            .optional()?,
+    )
+}
+
+/// A run with its artifacts.
+pub fn get_whole(
+    c: &Connection,
+    id: &ExecutionId,
+) -> Result<Option<(ExecutionRow, Vec<ArtifactRow>)>, StoreError> {
+    match get(c, id)? {
+        Some(row) => Ok(Some((row, artifacts(c, id)?))),
+        None => Ok(None),
+    }
 }
 
 /// One page, newest first, with the number of rows that fit.
@@ -231,8 +244,9 @@ pub fn agents_with_open(c: &Connection) -> Result<Vec<AgentId>, StoreError> {
 pub fn counts(c: &Connection) -> Result<Vec<(String, u64)>, StoreError> {
     let mut statement =
         c.prepare_cached("SELECT status, count(*) AS n FROM executions GROUP BY status")?;
-    let found =
-        statement.query_map([], |row| Ok((row.get("status")?, rows::unsigned(row, "n")?)))?;
+    let found = statement.query_map([], |row| {
+        Ok((row.get("status")?, rows::unsigned(row, "n")?))
+    })?;
     Ok(found.collect::<Result<_, _>>()?)
 }
 
@@ -285,12 +299,16 @@ pub fn lines(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
+/// Lines kept, counted by the highest index.
+pub fn line_count(c: &Connection, id: &ExecutionId) -> Result<u64, StoreError> {
+    Ok(c.prepare_cached(
+        "SELECT coalesce(max(line) + 1, 0) AS n FROM execution_logs WHERE execution_id = ?1",
+    )?
+    .query_row([id.as_str()], |row| rows::unsigned(row, "n"))?)
+}
+
 /// The texts of one stream, joined by line ends.
-pub fn stream_text(
-    c: &Connection,
-    id: &ExecutionId,
-    stream: &str,
-) -> Result<String, StoreError> {
+pub fn stream_text(c: &Connection, id: &ExecutionId, stream: &str) -> Result<String, StoreError> {
     let mut statement = c.prepare_cached(
         "SELECT text FROM execution_logs WHERE execution_id = ?1 AND stream = ?2 ORDER BY line",
     )?;

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use rusqlite::Connection;
+/// What a job works on; only the functions of this module know what to do with it.
+pub use rusqlite::Connection;
 
 use crate::base::limits;
 

@@ -12,9 +12,8 @@ pub fn id<T>(
     column: &str,
     parse: fn(String) -> Result<T, InvalidId>,
 ) -> rusqlite::Result<T> {
-    parse(row.get(column)?).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error))
-    })
+    parse(row.get(column)?)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error)))
 }
 
 /// A nullable time column.
@@ -25,9 +24,8 @@ pub fn millis(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<EpochMilli
 /// A JSON column.
 pub fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: &str) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;
-    serde_json::from_str(&text).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error))
-    })
+    serde_json::from_str(&text)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error)))
 }
 
 /// An unsigned column; a negative value is damage.
