@@ -57,6 +57,18 @@ pub const IPC_BODY_LEN_MAX: usize = 10 * 1024 * 1024;
 pub const IPC_CLIENTS_MAX: usize = 64;
 /// Requests in flight per client. More: the reader waits.
 pub const IPC_REQUESTS_IN_FLIGHT_MAX: usize = 64;
+/// Bytes that a client may send ahead while it has `IPC_REQUESTS_IN_FLIGHT_MAX` requests in flight.
+pub const IPC_READ_AHEAD_LEN_MAX: usize = 64 * 1024;
+/// Bytes waiting for a client beyond which no more events, bytes or requests are taken up for it.
+pub const IPC_SEND_BUFFER_LEN_MAX: usize = 256 * 1024;
+/// From an agent's stop to the end of its local connections, for answers under way.
+pub const IPC_FLUSH_MS: u64 = 1_000;
+/// Before accepting again after a client could not be accepted.
+pub const IPC_ACCEPT_PAUSE_MS: u64 = 100;
+/// Calls queued in a local client. Full: the caller waits.
+pub const IPC_CLIENT_QUEUE_LEN_MAX: usize = 64;
+/// Records queued between a stream of events and its reader. Full: the stream waits.
+pub const EVENT_STREAM_QUEUE_LEN_MAX: usize = 256;
 /// `events.drain` when it does not say.
 pub const EVENTS_DRAIN_DEFAULT: usize = 500;
 pub const EVENTS_DRAIN_MAX: usize = 10_000;
@@ -69,6 +81,10 @@ pub const LOG_LINE_CHARS_MAX: usize = 4_096;
 
 pub const HTTP_BODY_LEN_MAX: usize = 2 * 1024 * 1024;
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
+/// To reach a server, TLS included.
+pub const HTTP_CONNECT_TIMEOUT_MS: u64 = 10_000;
+/// What a client waits beyond a method's own time before it gives up.
+pub const HTTP_EXTRA_PATIENCE_MS: u64 = 15_000;
 pub const TICKET_LIFE_MS: i64 = 60_000;
 pub const SESSION_LIFE_MS: i64 = 30 * 24 * 60 * 60 * 1000;
 /// Login tries per account and address in the window, then a block.
@@ -127,6 +143,18 @@ pub const SCRIPT_TIMEOUT_REST_MS: u64 = 30_000;
 pub const SCRIPT_VALUE_DEPTH_MAX: usize = 64;
 pub const SCRIPT_HTTP_BODY_LEN_MAX: usize = 16 * 1024 * 1024;
 pub const SCRIPT_FILE_LEN_MAX: usize = 16 * 1024 * 1024;
+/// Pictures that one script holds at once. More: `busy`.
+pub const SCRIPT_IMAGES_MAX: usize = 64;
+/// Stack of a thread that runs a script, in bytes; engines bound their own depth below it.
+pub const SCRIPT_STACK_LEN: usize = 16 * 1024 * 1024;
+/// Nested calls in Rhai.
+pub const SCRIPT_CALL_DEPTH_MAX: usize = 128;
+/// Nested expressions in Rhai.
+pub const SCRIPT_EXPR_DEPTH_MAX: usize = 128;
+/// One text in Rhai, in bytes.
+pub const SCRIPT_TEXT_LEN_MAX: usize = 16 * 1024 * 1024;
+/// Items of one list or map in Rhai.
+pub const SCRIPT_LIST_LEN_MAX: usize = 1_000_000;
 
 // Captures.
 
@@ -141,3 +169,75 @@ pub const FRAME_PIXELS_MAX: u64 = 16_384 * 16_384;
 pub const STORE_QUEUE_LEN_MAX: usize = 1_024;
 /// Jobs committed in one transaction.
 pub const STORE_GROUP_LEN_MAX: usize = 256;
+
+// The display.
+
+/// One answer of the X server. Later: the connection is dropped and the call is `display_unavailable`.
+pub const DISPLAY_REPLY_TIMEOUT_MS: u64 = 5_000;
+/// A display of our own that is not up by then is an error.
+pub const DISPLAY_START_TIMEOUT_MS: u64 = 20_000;
+/// Shared segments that wait for the next frame. More: the smallest are freed.
+pub const FRAME_SEGMENTS_IDLE_MAX: usize = 2;
+/// Shared segments held by readers of frames. More: a frame is a private copy.
+pub const FRAME_SEGMENTS_HELD_MAX: usize = 32;
+/// Windows listed. More: the lowest are left out.
+pub const WINDOWS_LISTED_MAX: usize = 1_024;
+/// A window's text property is cut here, in bytes.
+pub const WINDOW_TEXT_LEN_MAX: usize = 4 * 1024;
+// Windows.
+
+/// New capture sessions after a fault that may pass. More: `capture_failed`.
+pub const WGC_SESSION_REBUILDS_MAX: u32 = 3;
+/// Between two looks at a process that is waited for.
+pub const PROCESS_POLL_MS: u64 = 50;
+/// Until a window shows what was asked of it. Later: `window_refused`.
+pub const WINDOW_EFFECT_TIMEOUT_MS: u64 = 3_000;
+/// Between two looks at a window that something is waited for.
+pub const WINDOW_POLL_MS: u64 = 20;
+/// Ancestors of a window that are climbed to find its top-level one.
+pub const WINDOW_DEPTH_MAX: usize = 64;
+/// Damaged captures kept aside for a person to look at. More: the oldest are deleted.
+pub const CAPTURES_QUARANTINED_MAX: usize = 100;
+// Input (the guard process, X11 typing).
+
+/// Largest message between the agent and its input guard. Longer: the guard ends, its keys released.
+pub const GUARD_MESSAGE_LEN_MAX: usize = 300 * 1024;
+/// From starting the guard to its first word; past it the guard is given up.
+pub const GUARD_START_TIMEOUT_MS: u64 = 10_000;
+/// A guard that does not answer a short request in this time is given up and replaced on next use.
+pub const GUARD_REPLY_TIMEOUT_MS: u64 = 10_000;
+/// Requests that wait in the guard while it types. More: `input_failed`.
+pub const GUARD_QUEUE_LEN_MAX: usize = 64;
+/// How often a waiting caller asks whether it is cancelled.
+pub const CANCEL_POLL_MS: u64 = 10;
+/// Text typed in one call, in bytes. Longer: `input_failed`.
+pub const TYPE_TEXT_LEN_MAX: usize = 256 * 1024;
+/// Wheel clicks in one call and axis. More: `input_failed`.
+pub const SCROLL_CLICKS_MAX: u32 = 1_000;
+/// How long a window that was typed into may take to read the new keymap, then `unverifiable`.
+pub const KEYMAP_READ_TIMEOUT_MS: u64 = 3_000;
+/// After this time without a sign a neutral key is tapped: some toolkits read on the next key only.
+pub const KEYMAP_NUDGE_AFTER_MS: u64 = 60;
+/// After this time without a further read of the keymap none is expected to come.
+pub const KEYMAP_QUIET_MS: u64 = 25;
+/// Borrowed keycodes go back to the layout after this much idle time.
+pub const KEYMAP_RESTORE_AFTER_MS: u64 = 2_000;
+/// One step of a smooth pointer move.
+pub const POINTER_STEP_MS: u64 = 8;
+/// Longest smooth pointer move or drag. Longer: `invalid_params`.
+pub const POINTER_MOVE_MS_MAX: u64 = 60_000;
+/// Keys in one chord. More: `key_unknown`.
+pub const CHORD_KEYS_MAX: usize = 8;
+
+// Clipboard and processes.
+
+/// Clipboard content taken or given, in bytes. More: `clipboard_failed`.
+pub const CLIPBOARD_LEN_MAX: usize = 64 * 1024 * 1024;
+/// Silence of the other side of a clipboard transfer, then `clipboard_failed`.
+pub const CLIPBOARD_SILENCE_MS: u64 = 3_000;
+/// Clipboard transfers in parts that one owner serves at once. More: refused.
+pub const CLIPBOARD_TRANSFERS_MAX: usize = 16;
+/// One part of a clipboard transfer in parts.
+pub const CLIPBOARD_PART_LEN: usize = 256 * 1024;
+/// Processes of one tree that are ended together; passes over the process list until none is left.
+pub const PROCESS_TREE_PASSES_MAX: usize = 16;

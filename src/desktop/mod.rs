@@ -4,18 +4,25 @@
 //! Invariants: every error is a `Fault` with a stable code; held keys belong to an owner and are
 //! released with it; one stored capture at a time, while plain frames are shared.
 
+mod capabilities;
 mod capture;
+mod captures;
 mod clipboard;
+mod encode;
 mod fault;
 mod input;
+mod keys;
 mod process;
 mod screen;
 mod window;
 
 use crate::platform::{self, Backend, OpenOptions};
 
+pub use captures::{CaptureReport, CaptureStore};
+pub use encode::{Chroma, Encoded, Format, PROFILES, Profile, encode};
 pub use fault::fault;
 pub use input::{Chord, InputSession};
+pub use keys::parse_key;
 
 /// One display with all that can be done on it. Shared by scripts, callers and conditions; every
 /// method blocks and may be called from any thread.

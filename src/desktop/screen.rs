@@ -7,7 +7,7 @@ use crate::wire::messages::desktop as msg;
 use crate::wire::{Code, Fault};
 
 impl Desktop {
-    fn capturer(&self) -> Result<&dyn Capture, Fault> {
+    pub(super) fn capturer(&self) -> Result<&dyn Capture, Fault> {
         self.backend
             .capture
             .as_deref()

@@ -12,3 +12,42 @@ pub enum DisplayFinding {
     /// The session is Wayland: captures through XWayland are black.
     Wayland,
 }
+
+#[cfg(target_os = "linux")]
+pub use super::linux::display::{OwnDisplay, find};
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{OwnDisplay, find};
+
+/// Systems whose one desktop is always there and which have no second one to start.
+#[cfg(not(target_os = "linux"))]
+mod elsewhere {
+    use super::DisplayFinding;
+    use crate::base::Size;
+    use crate::platform::{PlatformError, Result};
+
+    /// The desktop of this session, which needs no name.
+    pub fn find() -> DisplayFinding {
+        DisplayFinding::Usable("default".into())
+    }
+
+    /// A display of our own, which this system cannot have.
+    #[derive(Debug)]
+    pub enum OwnDisplay {}
+
+    impl OwnDisplay {
+        /// Always `Unsupported`.
+        pub fn start(_size: Size) -> Result<Self> {
+            Err(PlatformError::Unsupported(
+                "a display of our own exists on Linux alone".into(),
+            ))
+        }
+
+        pub fn name(&self) -> &str {
+            match *self {}
+        }
+
+        pub fn window_manager(&self) -> Option<&'static str> {
+            match *self {}
+        }
+    }
+}

@@ -12,6 +12,8 @@ pub mod frame;
 
 #[cfg(target_os = "linux")]
 pub mod linux;
+#[cfg(not(any(target_os = "linux", target_os = "windows")))]
+pub mod macos;
 #[path = "virtual/mod.rs"]
 pub mod virtual_display;
 #[cfg(target_os = "windows")]
@@ -24,10 +26,19 @@ pub use frame::{Frame, PixelFormat};
 
 use crate::base::{Point, Rect};
 
+pub use native::local_socket;
+
 #[cfg(target_os = "linux")]
 pub use linux as native;
+#[cfg(not(any(target_os = "linux", target_os = "windows")))]
+pub use macos as native;
 #[cfg(target_os = "windows")]
 pub use windows as native;
+
+/// Runs `input-guard`, the child process that owns injected input, until its input closes.
+pub fn guard_main() -> std::process::ExitCode {
+    native::guard_main()
+}
 
 /// Why the platform did not do it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -164,6 +175,12 @@ pub trait Input: Send + Sync {
     /// Wheel clicks: positive x right, positive y up.
     fn scroll(&self, x: i32, y: i32) -> Result<()>;
     fn key(&self, owner: InputOwner, key: VirtualKey, press: Press) -> Result<()>;
+    /// Presses and lets up keys as one burst; none of them when one is unknown, where the platform can.
+    fn keys(&self, owner: InputOwner, strokes: &[(VirtualKey, Press)]) -> Result<()> {
+        strokes
+            .iter()
+            .try_for_each(|(key, press)| self.key(owner, *key, *press))
+    }
     /// Types text whatever the layout; `between` characters it waits. Stops early, with what it has
     /// typed released, when `cancelled` answers true.
     fn type_text(

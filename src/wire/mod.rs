@@ -6,6 +6,7 @@
 
 pub mod capability;
 pub mod codes;
+pub mod envelope;
 pub mod event;
 pub mod handler;
 pub mod messages;

@@ -1,2 +1,12 @@
 //! The one integration binary: a file for each feature.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod capture;
+mod display;
 mod journal;
+mod window;
+mod typing;
+mod script;
+mod script_host;
