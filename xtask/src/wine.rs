@@ -1,5 +1,5 @@
 //! `cargo xtask windows --run`: a Windows workstation under Wine, joined to a Linux server, and a
-//! screenshot of it taken through that server.
+//! screenshot and a script through that server.
 //!
 //! ```text
 //! Linux                                    Wine, on an Xvfb of its own
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::shell::{
-    self, Failure, Result, Running, Screen, TempDir, output, say, target_dir, wait_until,
+    self, Failure, Result, Running, Screen, TempDir, output, root, say, target_dir, wait_until,
 };
 use crate::up::{Profile, build};
 use crate::windows::build_bcryptprimitives;
@@ -53,20 +53,9 @@ pub fn run(folder: &Path) -> Result<()> {
         .stdout(log.try_clone()?)
         .stderr(log);
     let mut agent = Running::start("wingman.exe agent", &mut command)?;
-    let notepad = Path::new("notepad");
-    let _notepad = Running::start("notepad", wine.quiet(notepad).stderr(Stdio::null()))?;
-
     let picture = target_dir().join("windows-screenshot.png");
-    let taken = wait_until(JOIN_LIMIT, || {
-        control.screenshot(&picture) || agent.must_run().is_err()
-    });
-    agent
-        .must_run()
-        .and_then(|()| {
-            let none = || Failure::unavailable("no screenshot of the Windows agent in time");
-            taken.then_some(()).ok_or_else(none)
-        })
-        .map_err(|failure| with_log(failure, &home.path().join("agent.log")))?;
+    let checked = wait_for(&control, &mut agent, &picture).and_then(|()| check(&control, &picture));
+    checked.map_err(|failure| with_log(failure, &home.path().join("agent.log")))?;
 
     let status = wine.output(&windows, &["ipc-client", "system.getStatus"])?;
     if !status.contains("remoteConnected") {
@@ -77,6 +66,29 @@ pub fn run(folder: &Path) -> Result<()> {
     say("the agent answers on its named pipe");
     println!("{}", picture.display());
     Ok(())
+}
+
+/// Waits until the server shows the workstation's desktop.
+fn wait_for(control: &Control, agent: &mut Running, picture: &Path) -> Result<()> {
+    let shown = wait_until(JOIN_LIMIT, || {
+        control.screenshot(picture) || agent.must_run().is_err()
+    });
+    agent.must_run()?;
+    shown
+        .then_some(())
+        .ok_or_else(|| Failure::unavailable("no screenshot of the Windows agent in time"))
+}
+
+/// Drives the desktop by a script, then takes the picture of what it did.
+fn check(control: &Control, picture: &Path) -> Result<()> {
+    let script = root().join("xtask/windows_check.lua");
+    let script = script.to_string_lossy();
+    let said = control.output(&["run", "--timeout", "120s", &script])?;
+    say(format_args!("the script ran: {said}"));
+    control
+        .screenshot(picture)
+        .then_some(())
+        .ok_or_else(|| Failure::new("no screenshot after the script"))
 }
 
 /// The server on the Linux side.
