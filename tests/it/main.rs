@@ -1,4 +1,9 @@
 //! The one integration binary: a file for each feature.
+mod decoder_props;
+mod enrol;
+mod journal;
+mod link;
+mod link_support;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -9,5 +14,6 @@ mod ipc;
 mod journal;
 mod script;
 mod script_host;
+mod script_limits;
 mod typing;
 mod window;
