@@ -8,6 +8,7 @@
 //! newer version is refused, never opened.
 
 pub mod accounts;
+pub mod agents;
 pub mod audit;
 pub mod executions;
 pub mod node;

@@ -1,4 +1,8 @@
 //! The one integration binary: a file for each feature.
+mod enrol;
+mod journal;
+mod link;
+mod link_support;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -6,7 +10,7 @@ mod support;
 mod capture;
 mod display;
 mod journal;
-mod window;
-mod typing;
 mod script;
 mod script_host;
+mod typing;
+mod window;

@@ -109,4 +109,3 @@ fn any_text_arrives_on_the_german_layout() {
 fn any_text_arrives_on_the_french_layout() {
     types_all_lines(&["fr"]);
 }
-
