@@ -189,8 +189,8 @@ pub const SCRIPT_CALL_DEPTH_MAX: usize = 128;
 pub const SCRIPT_EXPR_DEPTH_MAX: usize = 128;
 /// One text in Rhai, in bytes.
 pub const SCRIPT_TEXT_LEN_MAX: usize = 16 * 1024 * 1024;
-/// Items of one list or map in Rhai.
-pub const SCRIPT_LIST_LEN_MAX: usize = 1_000_000;
+/// Items of one list or map and bytes of one blob in Rhai, all that they contain counted.
+pub const SCRIPT_LIST_LEN_MAX: usize = 4 * 1024 * 1024;
 
 // Captures.
 
@@ -212,6 +212,8 @@ pub const STORE_GROUP_LEN_MAX: usize = 256;
 pub const DISPLAY_REPLY_TIMEOUT_MS: u64 = 5_000;
 /// A display of our own that is not up by then is an error.
 pub const DISPLAY_START_TIMEOUT_MS: u64 = 20_000;
+/// A display of our own that has not ended by then is killed.
+pub const DISPLAY_STOP_TIMEOUT_MS: u64 = 2_000;
 /// Shared segments that wait for the next frame. More: the smallest are freed.
 pub const FRAME_SEGMENTS_IDLE_MAX: usize = 2;
 /// Shared segments held by readers of frames. More: a frame is a private copy.
@@ -277,3 +279,36 @@ pub const CLIPBOARD_TRANSFERS_MAX: usize = 16;
 pub const CLIPBOARD_PART_LEN: usize = 256 * 1024;
 /// Processes of one tree that are ended together; passes over the process list until none is left.
 pub const PROCESS_TREE_PASSES_MAX: usize = 16;
+// A run's output.
+
+/// Bytes of output that wait for the disk. Full: the script waits at its next line.
+pub const OUTPUT_PENDING_LEN_MAX: usize = 1024 * 1024;
+/// One stored line. Longer ones are split; the stream files keep them whole.
+pub const OUTPUT_LINE_LEN_MAX: usize = 32 * 1024;
+/// Bytes of output in one journal record.
+pub const OUTPUT_BATCH_LEN_MAX: usize = 64 * 1024;
+/// How long output is gathered before it is stored.
+pub const OUTPUT_GATHER_MS: u64 = 25;
+
+// The display.
+
+/// One answer of the X server. Later: the connection is dropped and the call is `display_unavailable`.
+pub const DISPLAY_REPLY_TIMEOUT_MS: u64 = 5_000;
+/// A display of our own that is not up by then is an error.
+pub const DISPLAY_START_TIMEOUT_MS: u64 = 20_000;
+/// Shared segments that wait for the next frame. More: the smallest are freed.
+pub const FRAME_SEGMENTS_IDLE_MAX: usize = 2;
+/// Shared segments held by readers of frames. More: a frame is a private copy.
+pub const FRAME_SEGMENTS_HELD_MAX: usize = 32;
+/// Windows listed. More: the lowest are left out.
+pub const WINDOWS_LISTED_MAX: usize = 1_024;
+/// A window's text property is cut here, in bytes.
+pub const WINDOW_TEXT_LEN_MAX: usize = 4 * 1024;
+/// Until a window shows what was asked of it. Later: `window_refused`.
+pub const WINDOW_EFFECT_TIMEOUT_MS: u64 = 3_000;
+/// Between two looks at a window that something is waited for.
+pub const WINDOW_POLL_MS: u64 = 20;
+/// Ancestors of a window that are climbed to find its top-level one.
+pub const WINDOW_DEPTH_MAX: usize = 64;
+/// Damaged captures kept aside for a person to look at. More: the oldest are deleted.
+pub const CAPTURES_QUARANTINED_MAX: usize = 100;
