@@ -8,6 +8,7 @@ mod link_support;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod architecture;
 mod capture;
 mod display;
 mod ipc;
