@@ -7,6 +7,7 @@ mod capture;
 mod display;
 mod journal;
 mod script;
+mod script_desktop;
 mod script_examples;
 mod script_host;
 mod script_limits;

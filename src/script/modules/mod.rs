@@ -142,11 +142,14 @@ mod tests {
                     assert!(!words.contains(param.name), "{}", param.name);
                 }
                 // Fields are read with a dot in Lua and Rhai, with brackets in Python.
-                if let Type::Record(fields) | Type::ListOf(Type::Record(fields)) = function.reply {
-                    for (name, _) in fields {
-                        let dotted = [LUA, RHAI].iter().flat_map(|list| list.split_whitespace());
-                        assert!(dotted.into_iter().all(|word| word != *name), "{name}");
-                    }
+                let fields = match function.reply {
+                    Type::Record(fields) => fields,
+                    Type::ListOf(Type::Record(fields)) => *fields,
+                    _ => &[],
+                };
+                for (name, _) in fields {
+                    let mut dotted = [LUA, RHAI].iter().flat_map(|list| list.split_whitespace());
+                    assert!(dotted.all(|word| word != *name), "{name}");
                 }
             }
         }
