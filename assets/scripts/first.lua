@@ -6,7 +6,8 @@ local who = args.get("who", "world")
 
 log.info("the screen has " .. screen.getScreenWidth() .. " x " .. screen.getScreenHeight() .. " pixels")
 
-local pid = process.start("xterm", { "-T", "first script" })
+-- The shell names its window, so the window's title tells when the shell is there.
+local pid = process.start("xterm", { "-e", "sh", "-c", "printf '\\033]2;first script\\007'; exec sh" })
 log.info("started xterm as process " .. pid)
 
 if not window.waitFor("first script", 10000) then
