@@ -14,6 +14,8 @@ mod display;
 mod ipc;
 mod journal;
 mod script;
+mod script_desktop;
+mod script_examples;
 mod script_host;
 mod script_limits;
 mod typing;
