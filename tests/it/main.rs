@@ -12,7 +12,7 @@ mod architecture;
 mod capture;
 mod display;
 mod ipc;
-mod journal;
+mod reference;
 mod script;
 mod script_desktop;
 mod script_examples;
