@@ -1,13 +1,20 @@
 //! The one integration binary: a file for each feature.
 mod decoder_props;
+mod enrol;
+mod journal;
+mod link;
+mod link_support;
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod architecture;
 mod capture;
 mod display;
-mod journal;
 mod script;
+mod script_desktop;
+mod script_examples;
 mod script_host;
+mod script_limits;
 mod typing;
 mod window;

@@ -2,34 +2,32 @@
 //! black.
 
 mod capture;
+mod clipboard;
 mod cursor;
 pub mod display;
-mod monitors;
-mod properties;
-mod shm;
-mod window;
-pub mod x11;
-
-pub mod clipboard;
 mod guard;
 mod guard_protocol;
 mod held;
 mod injector;
-pub mod input;
+mod input;
 mod keyboard;
 mod keymap_watch;
 mod keysyms;
-pub mod process;
+pub mod local_socket;
+mod monitors;
+mod process;
+mod properties;
 mod read_ledger;
 mod selection;
 mod selection_owner;
+mod shm;
 mod typing;
+mod window;
+pub mod x11;
 
 pub use guard::guard_main;
 
-pub mod local_socket;
-
-use super::{Backend, OpenOptions, PlatformError};
+use super::{Backend, OpenOptions};
 
 /// Opens the display that the options or the environment name. Nothing is connected to yet: parts
 /// connect when they are used, and again when the display comes back.
@@ -38,16 +36,9 @@ pub fn open(options: &OpenOptions) -> Backend {
         Ok(name) => Backend {
             capture: capture::open(&name, options),
             windows: window::open(&name),
-            input: Err(PlatformError::Unsupported("input".into())),
-            clipboard: Err(PlatformError::Unsupported("the clipboard".into())),
-            processes: super::virtual_display::backend([super::virtual_display::Picture::filled(
-                crate::base::Size {
-                    width: 1,
-                    height: 1,
-                },
-                Default::default(),
-            )])
-            .processes,
+            input: input::open(&name, options),
+            clipboard: clipboard::open(&name),
+            processes: process::open(Some(&name)),
             display: Some(name),
         },
         Err(reason) => Backend {
@@ -55,14 +46,7 @@ pub fn open(options: &OpenOptions) -> Backend {
             windows: Err(reason.clone()),
             input: Err(reason.clone()),
             clipboard: Err(reason),
-            processes: super::virtual_display::backend([super::virtual_display::Picture::filled(
-                crate::base::Size {
-                    width: 1,
-                    height: 1,
-                },
-                Default::default(),
-            )])
-            .processes,
+            processes: process::open(None),
             display: None,
         },
     }
