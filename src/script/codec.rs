@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn nesting_is_bounded_both_ways() {
-        let deep = "[".repeat(100) + "]".repeat(100).as_str();
+        let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
         assert!(
             decode(&deep)
                 .unwrap_err()

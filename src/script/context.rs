@@ -61,17 +61,14 @@ impl Watch {
 
     /// Blocks while the run is paused, then says whether it may go on.
     pub fn check(&self) -> Result<(), ScriptFault> {
+        self.host.pause_point();
         if let Some(reason) = self.stop_reason() {
             return Err(ScriptFault::Stopped(reason));
         }
-        self.host.pause_point();
         if self.memory_held() > self.memory_max {
             return Err(ScriptFault::Memory);
         }
-        match self.stop_reason() {
-            Some(reason) => Err(ScriptFault::Stopped(reason)),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Sleeps until the time is over or the run has to end.

@@ -5,13 +5,20 @@
 //! byte they failed; every method is declared once, in `table`.
 
 pub mod capability;
+mod channel;
 pub mod codes;
 pub mod envelope;
 pub mod event;
+pub mod frame;
 pub mod handler;
+pub mod join;
+pub mod link;
 pub mod messages;
 pub mod method;
+pub mod peer;
 pub mod permission;
+pub mod rawkey;
+mod request;
 pub mod table;
 
 pub use codes::{Code, Fault};

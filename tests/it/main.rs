@@ -1,4 +1,9 @@
 //! The one integration binary: a file for each feature.
+mod decoder_props;
+mod enrol;
+mod journal;
+mod link;
+mod link_support;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -8,5 +13,6 @@ mod display;
 mod journal;
 mod script;
 mod script_host;
+mod script_limits;
 mod typing;
 mod window;

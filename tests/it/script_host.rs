@@ -1,7 +1,7 @@
 //! A host for script tests: everything in memory, the desktop given by the test.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,14 @@ pub struct TestHost {
 impl TestHost {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    /// A host whose script lies in a folder.
+    pub fn in_dir(dir: &Path) -> Self {
+        Self {
+            dir: Some(dir.to_owned()),
+            ..Self::default()
+        }
     }
 
     pub fn stop(&self, reason: StopReason) {

@@ -23,7 +23,7 @@ mod selection_owner;
 mod shm;
 mod typing;
 mod window;
-mod x11;
+pub mod x11;
 
 pub use guard::guard_main;
 

@@ -6,7 +6,7 @@
 //! raised by the interrupt at every loop round and call, so catching it does not help: the next round
 //! raises it again until the script has unwound.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -16,13 +16,14 @@ use mlua::{
     VmState,
 };
 
-use super::{Ending, Failure, forced};
-use crate::base::limits::SCRIPT_VALUE_DEPTH_MAX;
+use super::{Ending, Failure, Import, at_argument, unfit};
 use crate::script::context::{Context, Watch};
 use crate::script::descriptor::{Function, snake_case};
+use crate::script::fault::ScriptFault;
+use crate::script::folder;
 use crate::script::host::Level;
 use crate::script::modules;
-use crate::script::profile::Profile;
+use crate::script::profile::{Dynamics, Imports, Loops, Profile};
 use crate::script::value::Value;
 use crate::wire::messages::executions::Stream;
 
@@ -68,19 +69,18 @@ struct Run {
     watch: Rc<Watch>,
     instructions_left: Cell<Option<u64>>,
     /// Why the run has to end; once set, every step raises it again.
-    ending: RefCell<Option<Ending>>,
+    ending: OnceCell<Ending>,
 }
 
 impl Run {
     fn end(&self, ending: Ending) -> Error {
-        let mut slot = self.ending.borrow_mut();
-        slot.get_or_insert(ending);
+        self.ending.get_or_init(|| ending);
         Error::runtime("the run was ended")
     }
 
     fn interrupt(&self) -> mlua::Result<VmState> {
-        if let Some(ending) = self.ending.borrow().clone() {
-            return Err(self.end(ending));
+        if let Some(ending) = self.ending.get() {
+            return Err(self.end(ending.clone()));
         }
         if let Some(left) = self.instructions_left.get() {
             if left == 0 {
@@ -90,31 +90,49 @@ impl Run {
         }
         match self.watch.check() {
             Ok(()) => Ok(VmState::Continue),
-            Err(fault) => Err(self.end(forced(&fault).unwrap_or(Ending::Memory(None)))),
+            Err(fault) => Err(self.raise(&fault)),
         }
     }
 
-    /// Runs a host function. `Ok(Err(text))` is an error that the script may catch.
-    fn call(
-        &self,
-        function: &'static Function,
-        values: Vec<Value>,
-    ) -> mlua::Result<Result<Value, String>> {
-        let answer = match self.context.try_borrow_mut() {
-            Ok(mut context) => context.call(function, values),
-            Err(_) => {
-                return Ok(Err(
-                    "a host function may not be called from within another".into()
-                ));
-            }
-        };
-        match answer {
-            Ok(value) => Ok(Ok(value)),
-            Err(fault) => match forced(&fault) {
-                Some(ending) => Err(self.end(ending)),
-                None => Ok(Err(fault.to_string())),
-            },
+    /// Ends the run for a fault that a script may not catch.
+    fn raise(&self, fault: &ScriptFault) -> Error {
+        self.end(Ending::forced(fault).unwrap_or(Ending::Memory(None)))
+    }
+
+    /// Runs a host function.
+    fn call(&self, function: &'static Function, given: &MultiValue) -> Result<Value, ScriptFault> {
+        let mut import = Import::new(&self.watch);
+        let mut values = Vec::with_capacity(given.len());
+        for value in given {
+            let value = from_lua(value, 0, &mut import);
+            let at = values.len() + 1;
+            values.push(value.map_err(|fault| at_argument(&function.full_name(), at, fault))?);
         }
+        match self.context.try_borrow_mut() {
+            Ok(mut context) => context.call(function, values),
+            Err(_) => Err(unfit(
+                "a host function may not be called from within another",
+            )),
+        }
+    }
+
+    /// What the wrapper in `guard.luau` reads: `true` with results, or `false` with an error's text.
+    fn answer(&self, lua: &Lua, outcome: Result<Value, ScriptFault>) -> mlua::Result<MultiValue> {
+        let fault = match outcome {
+            Ok(value) => match results(lua, value) {
+                Ok(values) => return Ok(values),
+                Err(Refused::Inexact(n)) => unfit(format!(
+                    "the integer {n} does not fit a number of Lua exactly"
+                )),
+                Err(Refused::Lua(error)) => return Err(error),
+            },
+            Err(fault) => fault,
+        };
+        if !fault.is_catchable() {
+            return Err(self.raise(&fault));
+        }
+        let text = LuaValue::String(lua.create_string(fault.to_string())?);
+        Ok(MultiValue::from_vec(vec![LuaValue::Boolean(false), text]))
     }
 }
 
@@ -130,11 +148,20 @@ pub fn run(
         context: Rc::clone(context),
         watch: Rc::clone(watch),
         instructions_left: Cell::new(profile.limits.instructions),
-        ending: RefCell::new(None),
+        ending: OnceCell::new(),
     });
+    if profile.loops == Loops::Refused || profile.dynamics == Dynamics::Closed {
+        return Ending::Forbidden(Failure {
+            message: format!(
+                "Lua cannot keep to the profile {}; write it in Rhai",
+                profile.name
+            ),
+            ..Failure::default()
+        });
+    }
     let outcome = execute(source, name, profile, &run);
-    if let Some(ending) = run.ending.borrow().clone() {
-        return ending;
+    if let Some(ending) = run.ending.get() {
+        return ending.clone();
     }
     match outcome {
         Ok(()) => Ending::Finished,
@@ -152,7 +179,7 @@ fn execute(source: &str, name: &str, profile: &Profile, run: &Rc<Run>) -> mlua::
         | StdLib::BUFFER
         | StdLib::VECTOR;
     let lua = Lua::new_with(libraries, LuaOptions::new())?;
-    prepare(&lua, run)?;
+    prepare(&lua, profile, run)?;
     lua.set_memory_limit(profile.limits.memory)?;
     lua.sandbox(true)?;
     let for_interrupt = Rc::clone(run);
@@ -164,7 +191,7 @@ fn execute(source: &str, name: &str, profile: &Profile, run: &Rc<Run>) -> mlua::
 }
 
 /// Fills the globals: what is kept of the language, the guards, the modules.
-fn prepare(lua: &Lua, run: &Rc<Run>) -> mlua::Result<()> {
+fn prepare(lua: &Lua, profile: &Profile, run: &Rc<Run>) -> mlua::Result<()> {
     let globals = lua.globals();
     let names: Vec<String> = globals
         .pairs::<String, LuaValue>()
@@ -196,7 +223,56 @@ fn prepare(lua: &Lua, run: &Rc<Run>) -> mlua::Result<()> {
         globals.set(module.name, &table)?;
         namespace.set(module.name, table)?;
     }
+    if profile.imports == Imports::OwnFolder {
+        globals.set("require", require(lua, run, &shim)?)?;
+    }
     globals.set("wingman", namespace)
+}
+
+/// `require("lib/tools")` runs `lib/tools.lua` of the script's folder once and gives what it returns.
+fn require(lua: &Lua, run: &Rc<Run>, shim: &LuaFunction) -> mlua::Result<LuaFunction> {
+    let run = Rc::clone(run);
+    let loaded = lua.create_table()?;
+    let raw = lua.create_function(move |lua, name: LuaValue| {
+        let LuaValue::String(name) = name else {
+            return run.answer(
+                lua,
+                Err(unfit("require: expected string, got another value")),
+            );
+        };
+        let name = name.to_string_lossy();
+        match loaded.raw_get::<LuaValue>(name.as_str())? {
+            LuaValue::Nil => {}
+            LuaValue::Boolean(false) => {
+                let why = format!("require: {name:?} requires itself");
+                return run.answer(lua, Err(unfit(why)));
+            }
+            value => return Ok(MultiValue::from_vec(vec![LuaValue::Boolean(true), value])),
+        }
+        let path = format!("{name}.lua");
+        let read = folder::read(run.context.borrow().host(), &path);
+        let source = match read {
+            Ok(source) => source,
+            Err(fault) => return run.answer(lua, Err(fault)),
+        };
+        loaded.raw_set(name.as_str(), false)?;
+        let value: LuaValue = lua
+            .load(source)
+            .set_name(format!("={path}"))
+            .set_mode(ChunkMode::Text)
+            .call(())
+            .inspect_err(|_| {
+                // A later require tries again; the entry's absence is not worth an error of its own.
+                let _ = loaded.raw_set(name.as_str(), LuaValue::Nil);
+            })?;
+        let value = match value {
+            LuaValue::Nil => LuaValue::Boolean(true),
+            value => value,
+        };
+        loaded.raw_set(name.as_str(), &value)?;
+        Ok(MultiValue::from_vec(vec![LuaValue::Boolean(true), value]))
+    })?;
+    shim.call(raw)
 }
 
 fn bind(
@@ -208,24 +284,7 @@ fn bind(
 ) -> mlua::Result<()> {
     let run = Rc::clone(run);
     let raw = lua.create_function(move |lua, given: MultiValue| {
-        let mut values = Vec::with_capacity(given.len());
-        for value in given {
-            match from_lua(&value, 0) {
-                Ok(value) => values.push(value),
-                Err(why) => {
-                    let text = format!(
-                        "{}: argument {}: {why}",
-                        function.full_name(),
-                        values.len() + 1
-                    );
-                    return answer(lua, false, Value::Text(text));
-                }
-            }
-        }
-        match run.call(function, values)? {
-            Ok(value) => answer(lua, true, value),
-            Err(text) => answer(lua, false, Value::Text(text)),
-        }
+        run.answer(lua, run.call(function, &given))
     })?;
     let bound: LuaFunction = shim.call(raw)?;
     let alias = snake_case(function.name);
@@ -235,47 +294,42 @@ fn bind(
     table.set(function.name, bound)
 }
 
-/// `true` with the results, or `false` with the text of an error.
-fn answer(lua: &Lua, ok: bool, value: Value) -> mlua::Result<MultiValue> {
+/// `true` and the results of a call.
+fn results(lua: &Lua, value: Value) -> Result<MultiValue, Refused> {
     let given = match value {
         Value::Nil => Vec::new(),
         Value::Tuple(several) => several,
         one => vec![one],
     };
-    let mut values = vec![LuaValue::Boolean(ok)];
+    let mut values = vec![LuaValue::Boolean(true)];
     for value in given {
-        match to_lua(lua, value) {
-            Ok(value) => values.push(value),
-            Err(Refused::Inexact(n)) => {
-                let why = format!("the integer {n} does not fit a number of Lua exactly");
-                return answer(lua, false, Value::Text(why));
-            }
-            Err(Refused::Lua(error)) => return Err(error),
-        }
+        values.push(to_lua(lua, value)?);
     }
     Ok(MultiValue::from_vec(values))
 }
 
 /// A script's value for the host. The error says what it cannot be.
-fn from_lua(value: &LuaValue, depth: usize) -> Result<Value, String> {
-    if depth > SCRIPT_VALUE_DEPTH_MAX {
-        return Err(format!(
-            "the value is nested deeper than {SCRIPT_VALUE_DEPTH_MAX} levels"
-        ));
-    }
+fn from_lua(value: &LuaValue, depth: usize, import: &mut Import<'_>) -> Result<Value, ScriptFault> {
     Ok(match value {
         LuaValue::Nil => Value::Nil,
         LuaValue::Boolean(b) => Value::Bool(*b),
         LuaValue::Integer(n) => Value::Int(*n),
         LuaValue::Number(n) => Value::Float(*n),
-        LuaValue::String(text) => text_or_bytes(&text.as_bytes()),
-        LuaValue::Buffer(buffer) => Value::Bytes(buffer.to_vec()),
-        LuaValue::Table(table) => from_table(table, depth)?,
+        LuaValue::String(text) => {
+            let bytes = text.as_bytes();
+            import.enter(depth, bytes.len())?;
+            text_or_bytes(&bytes)
+        }
+        LuaValue::Buffer(buffer) => {
+            import.enter(depth, buffer.len())?;
+            Value::Bytes(buffer.to_vec())
+        }
+        LuaValue::Table(table) => from_table(table, depth, import)?,
         other => {
-            return Err(format!(
+            return Err(unfit(format!(
                 "a {} cannot be given to the host",
                 other.type_name()
-            ));
+            )));
         }
     })
 }
@@ -287,40 +341,40 @@ fn text_or_bytes(bytes: &[u8]) -> Value {
     }
 }
 
-fn from_table(table: &Table, depth: usize) -> Result<Value, String> {
-    let len = table.raw_len();
-    if len > 0 || table.metatable().is_some_and(|meta| is_list_mark(&meta)) {
-        return list_of(table, len, depth);
+fn from_table(table: &Table, depth: usize, import: &mut Import<'_>) -> Result<Value, ScriptFault> {
+    import.enter(depth, 0)?;
+    if table.raw_len() > 0 || table.metatable().is_some_and(|meta| is_list_mark(&meta)) {
+        return list_of(table, depth, import);
     }
     let mut map = BTreeMap::new();
     for pair in table.pairs::<LuaValue, LuaValue>() {
-        let (key, value) = pair.map_err(|error| error.to_string())?;
+        let (key, value) = pair.map_err(|error| unfit(error.to_string()))?;
         let LuaValue::String(key) = key else {
-            return Err(format!(
+            return Err(unfit(format!(
                 "a table's keys are either 1 to n or strings, not a {}",
                 key.type_name()
-            ));
+            )));
         };
         let key = key
             .to_str()
-            .map_err(|_| "a table's key is no UTF-8".to_owned())?
+            .map_err(|_| unfit("a table's key is no UTF-8"))?
             .to_owned();
-        map.insert(key, from_lua(&value, depth + 1)?);
+        import.enter(depth, key.len())?;
+        map.insert(key, from_lua(&value, depth + 1, import)?);
     }
     Ok(Value::Map(map))
 }
 
-fn list_of(table: &Table, len: usize, depth: usize) -> Result<Value, String> {
-    let mut list = Vec::with_capacity(len);
-    let mut entries = 0;
+fn list_of(table: &Table, depth: usize, import: &mut Import<'_>) -> Result<Value, ScriptFault> {
+    let mut list = Vec::new();
     for pair in table.pairs::<LuaValue, LuaValue>() {
-        let (key, value) = pair.map_err(|error| error.to_string())?;
-        entries += 1;
+        let (key, value) = pair.map_err(|error| unfit(error.to_string()))?;
         match key {
-            LuaValue::Integer(at) if at == entries as i64 => {
-                list.push(from_lua(&value, depth + 1)?);
+            LuaValue::Integer(at) if at == list.len() as i64 + 1 => {
+                import.enter(depth, 0)?;
+                list.push(from_lua(&value, depth + 1, import)?);
             }
-            _ => return Err("a table mixes a list with other keys".to_owned()),
+            _ => return Err(unfit("a table mixes a list with other keys")),
         }
     }
     Ok(Value::List(list))

@@ -6,21 +6,26 @@
 //! that a wrong call gets the text of `arguments` and not Rhai's own.
 
 use std::any::TypeId;
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
+use rhai::module_resolvers::DummyModuleResolver;
 use rhai::{
-    Array, Blob, Dynamic, Engine, EvalAltResult, Map, NativeCallContext, ParseError, Position,
+    Array, Blob, Dynamic, Engine, EvalAltResult, Map, ModuleResolver, NativeCallContext,
+    ParseError, Position,
 };
 
-use super::{Ending, Failure, forced};
-use crate::base::limits::{self, SCRIPT_VALUE_DEPTH_MAX};
+use super::{Ending, Failure, Import, at_argument, unfit};
+use crate::base::limits;
 use crate::script::context::{Context, Watch};
 use crate::script::descriptor::{Function, snake_case};
+use crate::script::fault::ScriptFault;
+use crate::script::folder;
 use crate::script::host::Level;
 use crate::script::modules;
-use crate::script::profile::{Dynamics, Loops, Profile};
+use crate::script::profile::{Dynamics, Imports, Loops, Profile};
 use crate::script::value::Value;
 use crate::wire::messages::executions::Stream;
 
@@ -39,67 +44,75 @@ struct Namespace;
 struct Run {
     context: Rc<RefCell<Context>>,
     watch: Rc<Watch>,
-    functions: BTreeMap<(usize, String), &'static Function>,
-    ending: RefCell<Option<Ending>>,
+    instructions_left: Cell<Option<u64>>,
+    ending: OnceCell<Ending>,
 }
 
 impl Run {
     fn end(&self, ending: Ending) {
-        self.ending.borrow_mut().get_or_insert(ending);
+        self.ending.get_or_init(|| ending);
     }
 
-    /// Whether the script has to end now.
+    /// Whether the script has to end now; counts one operation.
     fn must_end(&self) -> bool {
-        if self.ending.borrow().is_some() {
+        if self.ending.get().is_some() {
             return true;
         }
-        match self.watch.check() {
-            Ok(()) => false,
-            Err(fault) => {
-                self.end(forced(&fault).unwrap_or(Ending::Memory(None)));
-                true
+        if let Some(left) = self.instructions_left.get() {
+            if left == 0 {
+                self.end(Ending::Instructions(None));
+                return true;
             }
+            self.instructions_left.set(Some(left - 1));
         }
+        self.watch
+            .check()
+            .inspect_err(|fault| self.force(fault))
+            .is_err()
     }
 
-    fn call(&self, name: &str, given: &mut [&mut Dynamic]) -> Result<Dynamic, Box<EvalAltResult>> {
-        let raised =
-            |text: String| Err(EvalAltResult::ErrorRuntime(text.into(), Position::NONE).into());
-        let Some((first, rest)) = given.split_first_mut() else {
-            return raised(format!("{name}: called without its module"));
-        };
-        let Some(module) = first.clone().try_cast::<ModuleRef>() else {
-            return raised(format!("{name}: called without its module"));
-        };
-        let Some(function) = self.functions.get(&(module.0, name.to_owned())) else {
-            let module = modules::ALL.get(module.0).map_or("?", |module| module.name);
-            return raised(format!("{module} has no function {name}"));
-        };
-        let mut values = Vec::with_capacity(rest.len());
-        for value in rest {
-            match from_rhai(value, 0) {
-                Ok(value) => values.push(value),
-                Err(why) => {
-                    let at = values.len() + 1;
-                    return raised(format!("{}: argument {at}: {why}", function.full_name()));
-                }
-            }
+    fn force(&self, fault: &ScriptFault) {
+        self.end(Ending::forced(fault).unwrap_or(Ending::Memory(None)));
+    }
+
+    /// A fault as an error of Rhai, which a script may catch unless the run has to end.
+    fn raise(&self, fault: &ScriptFault) -> Box<EvalAltResult> {
+        if fault.is_catchable() {
+            return EvalAltResult::ErrorRuntime(fault.to_string().into(), Position::NONE).into();
         }
-        let answer = match self.context.try_borrow_mut() {
-            Ok(mut context) => context.call(function, values),
-            Err(_) => {
-                return raised("a host function may not be called from within another".to_owned());
-            }
+        self.force(fault);
+        EvalAltResult::ErrorTerminated(Dynamic::UNIT, Position::NONE).into()
+    }
+
+    /// Runs the host function that a method call means.
+    fn call(
+        &self,
+        name: &str,
+        of_module: &[Option<&'static Function>],
+        given: &mut [&mut Dynamic],
+    ) -> Result<Value, ScriptFault> {
+        let module = given
+            .first()
+            .and_then(|first| first.read_lock::<ModuleRef>().map(|module| *module));
+        let Some(module) = module else {
+            return Err(unfit(format!("{name}: called without its module")));
         };
-        match answer {
-            Ok(value) => Ok(to_rhai(value)),
-            Err(fault) => match forced(&fault) {
-                Some(ending) => {
-                    self.end(ending);
-                    Err(EvalAltResult::ErrorTerminated(Dynamic::UNIT, Position::NONE).into())
-                }
-                None => raised(fault.to_string()),
-            },
+        let Some(function) = of_module.get(module.0).copied().flatten() else {
+            let module = modules::ALL.get(module.0).map_or("?", |module| module.name);
+            return Err(unfit(format!("{module} has no function {name}")));
+        };
+        let mut import = Import::new(&self.watch);
+        let mut values = Vec::with_capacity(given.len());
+        for value in given.iter().skip(1) {
+            let value = from_rhai(value, 0, &mut import);
+            let at = values.len() + 1;
+            values.push(value.map_err(|fault| at_argument(&function.full_name(), at, fault))?);
+        }
+        match self.context.try_borrow_mut() {
+            Ok(mut context) => context.call(function, values),
+            Err(_) => Err(unfit(
+                "a host function may not be called from within another",
+            )),
         }
     }
 }
@@ -112,17 +125,11 @@ pub fn run(
     context: &Rc<RefCell<Context>>,
     watch: &Rc<Watch>,
 ) -> Ending {
-    let functions = modules::ALL.iter().enumerate().flat_map(|(at, module)| {
-        module.functions.iter().flat_map(move |function| {
-            [function.name.to_owned(), snake_case(function.name)]
-                .map(|spelling| ((at, spelling), function))
-        })
-    });
     let run = Rc::new(Run {
         context: Rc::clone(context),
         watch: Rc::clone(watch),
-        functions: functions.collect(),
-        ending: RefCell::new(None),
+        instructions_left: Cell::new(profile.limits.instructions),
+        ending: OnceCell::new(),
     });
     let engine = engine(profile, &run);
     let ast = match engine.compile(source) {
@@ -130,8 +137,8 @@ pub fn run(
         Err(error) => return Ending::Syntax(syntax(&error)),
     };
     let outcome = engine.run_ast(&ast);
-    if let Some(ending) = run.ending.borrow().clone() {
-        return ending;
+    if let Some(ending) = run.ending.get() {
+        return ending.clone();
     }
     match outcome {
         Ok(()) => Ending::Finished,
@@ -144,18 +151,18 @@ fn engine(profile: &Profile, run: &Rc<Run>) -> Engine {
     engine
         .set_max_call_levels(limits::SCRIPT_CALL_DEPTH_MAX)
         .set_max_expr_depths(limits::SCRIPT_EXPR_DEPTH_MAX, limits::SCRIPT_EXPR_DEPTH_MAX)
-        .set_max_operations(profile.limits.instructions.unwrap_or(0))
         .set_max_string_size(limits::SCRIPT_TEXT_LEN_MAX)
         .set_max_array_size(limits::SCRIPT_LIST_LEN_MAX)
         .set_max_map_size(limits::SCRIPT_LIST_LEN_MAX)
         .set_allow_looping(profile.loops == Loops::Allowed);
-    engine.set_module_resolver(rhai::module_resolvers::DummyModuleResolver::new());
+    // Text is never evaluated: what a script does stands in its file.
     engine.disable_symbol("eval");
+    match profile.imports {
+        Imports::OwnFolder => engine.set_module_resolver(OwnFolder::new(run)),
+        Imports::Refused => engine.set_module_resolver(DummyModuleResolver::new()),
+    };
     if profile.dynamics == Dynamics::Closed {
-        for word in ["Fn", "call", "curry", "import", "export", "|", "||"] {
-            engine.disable_symbol(word);
-        }
-        engine.set_allow_anonymous_fn(false);
+        close(&mut engine);
     }
     let for_progress = Rc::clone(run);
     engine.on_progress(move |_| for_progress.must_end().then_some(Dynamic::UNIT));
@@ -165,6 +172,86 @@ fn engine(profile: &Profile, run: &Rc<Run>) -> Engine {
     engine.on_debug(move |text, _, _| write(&for_debug, Level::Debug, text));
     bind(&mut engine, run);
     engine
+}
+
+/// Takes away all that hides what a script depends on.
+fn close(engine: &mut Engine) {
+    for word in ["Fn", "call", "curry", "import", "export"] {
+        engine.disable_symbol(word);
+    }
+    engine.set_allow_anonymous_fn(false);
+    // The name of a script's own function is a function value where it stands as a variable.
+    #[expect(
+        deprecated,
+        reason = "the mark only says that its signature may change"
+    )]
+    engine.on_var(|name, _, context| {
+        let is_module = name == "wingman" || modules::ALL.iter().any(|module| module.name == name);
+        if is_module || context.scope().contains(name) {
+            return Ok(None);
+        }
+        Err(EvalAltResult::ErrorVariableNotFound(name.to_owned(), Position::NONE).into())
+    });
+}
+
+/// Imports `"lib/tools"` as `lib/tools.rhai` of the script's folder, once for each run.
+struct OwnFolder {
+    run: Rc<Run>,
+    /// `None` while a module is being loaded.
+    loaded: RefCell<BTreeMap<String, Option<Rc<rhai::Module>>>>,
+}
+
+impl OwnFolder {
+    fn new(run: &Rc<Run>) -> Self {
+        Self {
+            run: Rc::clone(run),
+            loaded: RefCell::new(BTreeMap::new()),
+        }
+    }
+
+    fn load(&self, engine: &Engine, path: &str) -> Result<rhai::Module, Box<EvalAltResult>> {
+        let read = folder::read(self.run.context.borrow().host(), &format!("{path}.rhai"));
+        let source = read.map_err(|fault| self.run.raise(&fault))?;
+        let source = String::from_utf8(source).map_err(|_| {
+            self.run
+                .raise(&unfit(format!("import: {path:?} is no UTF-8")))
+        })?;
+        let ast = engine.compile(source)?;
+        rhai::Module::eval_ast_as_new(rhai::Scope::new(), &ast, engine)
+    }
+}
+
+impl ModuleResolver for OwnFolder {
+    fn resolve(
+        &self,
+        engine: &Engine,
+        _source: Option<&str>,
+        path: &str,
+        at: Position,
+    ) -> Result<Rc<rhai::Module>, Box<EvalAltResult>> {
+        let known = self.loaded.borrow().get(path).cloned();
+        match known {
+            Some(Some(module)) => return Ok(module),
+            Some(None) => {
+                let why = unfit(format!("import: {path:?} imports itself"));
+                return Err(self.run.raise(&why));
+            }
+            None => {}
+        }
+        self.loaded.borrow_mut().insert(path.to_owned(), None);
+        let module = self.load(engine, path).map(Rc::new);
+        let mut loaded = self.loaded.borrow_mut();
+        match module {
+            Ok(module) => {
+                loaded.insert(path.to_owned(), Some(Rc::clone(&module)));
+                Ok(module)
+            }
+            Err(error) => {
+                loaded.remove(path);
+                Err(EvalAltResult::ErrorInModule(path.to_owned(), error, at).into())
+            }
+        }
+    }
 }
 
 fn write(run: &Run, level: Level, text: &str) {
@@ -181,26 +268,54 @@ fn bind(engine: &mut Engine, run: &Rc<Run>) {
         engine.register_get(module.name, move |_: &mut Namespace| ModuleRef(at));
     }
     engine.register_global_module(globals.into());
-    let names: BTreeSet<&String> = run.functions.keys().map(|(_, name)| name).collect();
-    for name in names {
+    for (name, of_module) in spellings() {
+        let of_module: Rc<[Option<&Function>]> = of_module.into();
         for count in 0..=ARGUMENTS_MAX {
-            let mut types = vec![TypeId::of::<Dynamic>(); count + 1];
-            types[0] = TypeId::of::<ModuleRef>();
-            let (run, spelling) = (Rc::clone(run), name.clone());
+            let mut types = vec![TypeId::of::<ModuleRef>()];
+            types.resize(count + 1, TypeId::of::<Dynamic>());
+            let (run, spelling, of_module) = (Rc::clone(run), name.clone(), Rc::clone(&of_module));
             engine.register_raw_fn(name.as_str(), types, move |_: NativeCallContext, given| {
-                run.call(&spelling, given)
+                run.call(&spelling, &of_module, given)
+                    .map(to_rhai)
+                    .map_err(|fault| run.raise(&fault))
             });
         }
     }
+    // The language's own sleeps through a stop.
+    for_sleep(engine, run);
+}
+
+/// Every spelling of a function's name, with the function that it means in each module.
+fn spellings() -> BTreeMap<String, Vec<Option<&'static Function>>> {
+    let mut all: BTreeMap<String, Vec<Option<&'static Function>>> = BTreeMap::new();
+    for (at, module) in modules::ALL.iter().enumerate() {
+        for function in module.functions {
+            for spelling in [function.name.to_owned(), snake_case(function.name)] {
+                let of_module = all
+                    .entry(spelling)
+                    .or_insert_with(|| vec![None; modules::ALL.len()]);
+                if let Some(slot) = of_module.get_mut(at) {
+                    *slot = Some(function);
+                }
+            }
+        }
+    }
+    all
+}
+
+fn for_sleep(engine: &mut Engine, run: &Rc<Run>) {
+    let sleep = |run: &Run, seconds: f64| {
+        let time = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+        run.watch.sleep(time).map_err(|fault| run.raise(&fault))
+    };
+    let of_float = Rc::clone(run);
+    engine.register_fn("sleep", move |seconds: f64| sleep(&of_float, seconds));
+    let of_int = Rc::clone(run);
+    engine.register_fn("sleep", move |seconds: i64| sleep(&of_int, seconds as f64));
 }
 
 /// A script's value for the host. The error says what it cannot be.
-fn from_rhai(value: &Dynamic, depth: usize) -> Result<Value, String> {
-    if depth > SCRIPT_VALUE_DEPTH_MAX {
-        return Err(format!(
-            "the value is nested deeper than {SCRIPT_VALUE_DEPTH_MAX} levels"
-        ));
-    }
+fn from_rhai(value: &Dynamic, depth: usize, import: &mut Import<'_>) -> Result<Value, ScriptFault> {
     if value.is_unit() {
         return Ok(Value::Nil);
     }
@@ -214,28 +329,32 @@ fn from_rhai(value: &Dynamic, depth: usize) -> Result<Value, String> {
         return Ok(Value::Float(n));
     }
     if let Ok(text) = value.as_immutable_string_ref() {
+        import.enter(depth, text.len())?;
         return Ok(Value::Text(text.as_str().to_owned()));
     }
     if let Ok(c) = value.as_char() {
         return Ok(Value::Text(c.to_string()));
     }
     if let Ok(list) = value.as_array_ref() {
-        let items = list.iter().map(|item| from_rhai(item, depth + 1));
+        import.enter(depth, 0)?;
+        let items = list.iter().map(|item| from_rhai(item, depth + 1, import));
         return Ok(Value::List(items.collect::<Result<_, _>>()?));
     }
     if let Ok(bytes) = value.as_blob_ref() {
+        import.enter(depth, bytes.len())?;
         return Ok(Value::Bytes(bytes.clone()));
     }
     if let Ok(map) = value.as_map_ref() {
+        import.enter(depth, 0)?;
         let items = map
             .iter()
-            .map(|(name, item)| Ok((name.to_string(), from_rhai(item, depth + 1)?)));
-        return Ok(Value::Map(items.collect::<Result<_, String>>()?));
+            .map(|(name, item)| Ok((name.to_string(), from_rhai(item, depth + 1, import)?)));
+        return Ok(Value::Map(items.collect::<Result<_, ScriptFault>>()?));
     }
-    Err(format!(
+    Err(unfit(format!(
         "a {} cannot be given to the host",
         value.type_name()
-    ))
+    )))
 }
 
 fn to_rhai(value: Value) -> Dynamic {
@@ -278,11 +397,6 @@ fn ending_of(error: EvalAltResult, name: &str) -> Ending {
         error = *inner;
     }
     let line = line_of(error.position());
-    match &error {
-        EvalAltResult::ErrorTooManyOperations(_) => return Ending::Instructions(line),
-        EvalAltResult::ErrorParsing(_, _) => {}
-        _ => {}
-    }
     error.set_position(Position::NONE);
     let message = match error {
         EvalAltResult::ErrorRuntime(value, _) => value.to_string(),
