@@ -291,26 +291,3 @@ pub const OUTPUT_LINE_LEN_MAX: usize = 32 * 1024;
 pub const OUTPUT_BATCH_LEN_MAX: usize = 64 * 1024;
 /// How long output is gathered before it is stored.
 pub const OUTPUT_GATHER_MS: u64 = 25;
-
-// The display.
-
-/// One answer of the X server. Later: the connection is dropped and the call is `display_unavailable`.
-pub const DISPLAY_REPLY_TIMEOUT_MS: u64 = 5_000;
-/// A display of our own that is not up by then is an error.
-pub const DISPLAY_START_TIMEOUT_MS: u64 = 20_000;
-/// Shared segments that wait for the next frame. More: the smallest are freed.
-pub const FRAME_SEGMENTS_IDLE_MAX: usize = 2;
-/// Shared segments held by readers of frames. More: a frame is a private copy.
-pub const FRAME_SEGMENTS_HELD_MAX: usize = 32;
-/// Windows listed. More: the lowest are left out.
-pub const WINDOWS_LISTED_MAX: usize = 1_024;
-/// A window's text property is cut here, in bytes.
-pub const WINDOW_TEXT_LEN_MAX: usize = 4 * 1024;
-/// Until a window shows what was asked of it. Later: `window_refused`.
-pub const WINDOW_EFFECT_TIMEOUT_MS: u64 = 3_000;
-/// Between two looks at a window that something is waited for.
-pub const WINDOW_POLL_MS: u64 = 20;
-/// Ancestors of a window that are climbed to find its top-level one.
-pub const WINDOW_DEPTH_MAX: usize = 64;
-/// Damaged captures kept aside for a person to look at. More: the oldest are deleted.
-pub const CAPTURES_QUARANTINED_MAX: usize = 100;

@@ -33,20 +33,14 @@ use super::{Backend, OpenOptions};
 /// connect when they are used, and again when the display comes back. Processes need no display.
 pub fn open(options: &OpenOptions) -> Backend {
     match display::chosen(options.display.as_deref()) {
-        Ok(name) => {
-            let named = OpenOptions {
-                display: Some(name.clone()),
-                ..options.clone()
-            };
-            Backend {
-                capture: capture::open(&name, options),
-                windows: window::open(&name),
-                input: input::open(&named),
-                clipboard: clipboard::open(&named),
-                processes: process::open(Some(&name)),
-                display: Some(name),
-            }
-        }
+        Ok(name) => Backend {
+            capture: capture::open(&name, options),
+            windows: window::open(&name),
+            input: input::open(&name, options),
+            clipboard: clipboard::open(&name),
+            processes: process::open(Some(&name)),
+            display: Some(name),
+        },
         Err(reason) => Backend {
             capture: Err(reason.clone()),
             windows: Err(reason.clone()),
