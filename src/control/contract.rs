@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::base::ids::AgentId;
 use crate::wire::event::Record;
-use crate::wire::messages::agents as messages;
+use crate::wire::messages::agents::{InviteParams, InviteReply};
 use crate::wire::{Answer, BoxFuture, Call, Fault};
 
 /// What the gateway tells the rest of the server. One call at a time per agent, in order.
@@ -31,28 +31,6 @@ pub trait Links: Send + Sync + 'static {
     fn protocol(&self, agent: &AgentId) -> Option<u8>;
     /// Closes an agent's link at once with a reason.
     fn close(&self, agent: &AgentId, reason: &str);
-}
-
-/// Who is enrolled: what the routes of `agents.*` and `agentTokens.*` ask.
-pub trait Registry: Send + Sync + 'static {
-    fn list(&self, params: messages::ListParams) -> BoxFuture<Result<messages::ListReply, Fault>>;
-    /// `not_found` for an agent that was never enrolled.
-    fn show(&self, agent: AgentId) -> BoxFuture<Result<messages::Agent, Fault>>;
-    fn set_tags(
-        &self,
-        params: messages::SetTagsParams,
-    ) -> BoxFuture<Result<messages::Agent, Fault>>;
-    /// Deletes the agent's key and closes its link at once.
-    fn revoke(&self, agent: AgentId) -> BoxFuture<Result<(), Fault>>;
-    fn split(&self, params: messages::SplitParams) -> BoxFuture<Result<messages::Agent, Fault>>;
-    fn invite(
-        &self,
-        params: messages::InviteParams,
-    ) -> BoxFuture<Result<messages::InviteReply, Fault>>;
-    fn tokens(&self) -> BoxFuture<Result<messages::TokenList, Fault>>;
-    fn create_token(
-        &self,
-        params: messages::TokenParams,
-    ) -> BoxFuture<Result<messages::TokenRow, Fault>>;
-    fn revoke_token(&self, id: String) -> BoxFuture<Result<(), Fault>>;
+    /// Makes a join string that pins the gateway's key.
+    fn invite(&self, params: InviteParams) -> BoxFuture<Result<InviteReply, Fault>>;
 }

@@ -1,5 +1,6 @@
 //! The handlers of the method table's rows that this server answers itself.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use super::methods::{Caller, Methods, Reply};
@@ -125,27 +126,47 @@ fn register_runs(methods: &mut Methods, shared: &Arc<Shared>) {
 fn register_agents(methods: &mut Methods, shared: &Arc<Shared>) {
     let all = &shared.registry;
     let registry = Arc::clone(all);
-    methods.typed::<agents::List, _, _>(move |_, params| registry.list(params));
+    methods.typed::<agents::List, _, _>(move |_, params| ready(Ok(registry.list(&params))));
     let registry = Arc::clone(all);
-    methods.typed::<agents::Show, _, _>(move |_, params| registry.show(params.agent_id));
+    methods.typed::<agents::Show, _, _>(move |_, params| ready(registry.show(&params.agent_id)));
     let registry = Arc::clone(all);
-    methods.typed::<agents::SetTags, _, _>(move |_, params| registry.set_tags(params));
-    let registry = Arc::clone(all);
+    methods.typed::<agents::SetTags, _, _>(move |_, params| {
+        let registry = Arc::clone(&registry);
+        async move { registry.set_tags(params).await }
+    });
+    let server = Arc::clone(shared);
     methods.typed::<agents::Revoke, _, _>(move |_, params| {
-        let done = registry.revoke(params.agent_id);
-        async move { done.await.map(|()| Empty {}) }
+        let server = Arc::clone(&server);
+        async move {
+            server.registry.revoke(&params.agent_id).await?;
+            // A revoked workstation does not come back with an outcome.
+            server.executions.give_up(&params.agent_id).await?;
+            Ok(Empty {})
+        }
     });
     let registry = Arc::clone(all);
-    methods.typed::<agents::Split, _, _>(move |_, params| registry.split(params));
+    methods.typed::<agents::Split, _, _>(move |_, params| {
+        let registry = Arc::clone(&registry);
+        async move { registry.split(params).await }
+    });
+    let links = Arc::clone(&shared.links);
+    methods.typed::<agents::Invite, _, _>(move |_, params| links.invite(params));
     let registry = Arc::clone(all);
-    methods.typed::<agents::Invite, _, _>(move |_, params| registry.invite(params));
+    methods.typed::<agents::TokenListing, _, _>(move |_, Empty {}| {
+        let registry = Arc::clone(&registry);
+        async move { registry.list_tokens().await }
+    });
     let registry = Arc::clone(all);
-    methods.typed::<agents::TokenListing, _, _>(move |_, Empty {}| registry.tokens());
-    let registry = Arc::clone(all);
-    methods.typed::<agents::TokenCreate, _, _>(move |_, params| registry.create_token(params));
+    methods.typed::<agents::TokenCreate, _, _>(move |_, params| {
+        let registry = Arc::clone(&registry);
+        async move { registry.create_token(params).await }
+    });
     let registry = Arc::clone(all);
     methods.typed::<agents::TokenRevoke, _, _>(move |_, params| {
-        let done = registry.revoke_token(params.id);
-        async move { done.await.map(|()| Empty {}) }
+        let registry = Arc::clone(&registry);
+        async move {
+            registry.revoke_token(&params.id).await?;
+            Ok(Empty {})
+        }
     });
 }

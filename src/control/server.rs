@@ -16,12 +16,13 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::auth::{Auth, LoginString};
-use super::contract::{Links, Registry};
+use super::contract::Links;
 use super::events::Streams;
 use super::executions::Executions;
 use super::http::{self, Peer};
 use super::methods::{Methods, ServerHandler};
 use super::metrics::{Family, Metrics};
+use super::registry::Registry;
 use super::tls::HttpTls;
 use super::{handlers, special};
 use crate::base::limits::HTTP_CONNECTIONS_MAX;
@@ -45,7 +46,7 @@ pub struct ServerParts {
     pub store: Store,
     pub journal: Journal,
     pub links: Arc<dyn Links>,
-    pub registry: Arc<dyn Registry>,
+    pub registry: Arc<Registry>,
     pub executions: Arc<Executions>,
     pub clock: Arc<dyn Clock>,
 }
@@ -55,7 +56,7 @@ pub struct Shared {
     pub store: Store,
     pub journal: Journal,
     pub links: Arc<dyn Links>,
-    pub registry: Arc<dyn Registry>,
+    pub registry: Arc<Registry>,
     pub executions: Arc<Executions>,
     pub clock: Arc<dyn Clock>,
     pub auth: Arc<Auth>,
@@ -76,7 +77,7 @@ impl Shared {
     pub async fn metrics_text(&self) -> Result<String, Fault> {
         let range = self.journal.range();
         let plain = |figure: u64| vec![(String::new(), figure)];
-        let agents = self.registry.list(ListParams::default()).await?;
+        let agents = self.registry.list(&ListParams::default());
         let families = [
             Family {
                 name: "wingman_registered_agents",

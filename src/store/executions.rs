@@ -240,6 +240,24 @@ pub fn agents_with_open(c: &Connection) -> Result<Vec<AgentId>, StoreError> {
     Ok(found.collect::<Result<_, _>>()?)
 }
 
+/// Open runs whose own time limit passed before `before`, with their agents.
+pub fn overdue(
+    c: &Connection,
+    before: EpochMillis,
+) -> Result<Vec<(ExecutionId, AgentId)>, StoreError> {
+    let mut statement = c.prepare_cached(
+        "SELECT execution_id, agent_id FROM executions
+         WHERE NOT final AND started_at + timeout_ms < ?1 LIMIT 100",
+    )?;
+    let found = statement.query_map([before.0], |row| {
+        Ok((
+            rows::id(row, "execution_id", ExecutionId::parse)?,
+            rows::id(row, "agent_id", AgentId::parse)?,
+        ))
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
 /// How many runs are in each state.
 pub fn counts(c: &Connection) -> Result<Vec<(String, u64)>, StoreError> {
     let mut statement =

@@ -7,8 +7,8 @@
 //! Invariants: names only `base`; a job that fails leaves nothing of itself behind; a database of a
 //! newer version is refused, never opened.
 
-pub mod agents;
 pub mod accounts;
+pub mod agents;
 pub mod audit;
 pub mod executions;
 pub mod node;

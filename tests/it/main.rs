@@ -8,9 +8,9 @@ mod link_support;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod architecture;
 mod capture;
 mod display;
-mod journal;
 mod script;
 mod script_host;
 mod script_limits;

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Executions, artifacts, record};
 use crate::base::EpochMillis;
 use crate::base::ids::{AgentId, ExecutionId};
 use crate::base::limits::{
-    EXECUTION_ARTIFACTS_MAX, EXECUTION_LOG_LEN_MAX, EXECUTION_RESULT_LEN_MAX, LOG_LINE_CHARS_MAX,
+    EXECUTION_ARTIFACTS_MAX, EXECUTION_LOG_LEN_MAX, EXECUTION_RESULT_LEN_MAX,
 };
 use crate::control::contract::LinkSink;
 use crate::control::fault::stored;
 use crate::model::execution::{Input, Run};
 use crate::store::executions as table;
 use crate::store::{Connection, StoreError};
-use crate::wire::event::{Draft, Record, name};
-use crate::wire::messages::executions::{Artifact, Execution, LogLine, RunOrigin, Status, Stream};
+use crate::wire::event::{Record, name};
+use crate::wire::messages::executions::{Artifact, Execution, LogLine, RunOrigin, Status};
 use crate::wire::{BoxFuture, Code, Fault};
 
 /// The gateway's sink.
@@ -94,28 +94,6 @@ impl Executions {
             });
         }
         self.fetch_later(agent, applied.artifacts);
-    }
-
-    /// Output and states of a protocol-1 workstation.
-    async fn take_plain(self: Arc<Self>, agent: AgentId, event: String, data: Value) {
-        let copy = Draft::new(
-            &format!("plain.{event}"),
-            json!({"agentId": agent, "data": data}),
-        );
-        if let Err(fault) = self.journal.append(copy).await {
-            tracing::error!(error = %fault, "event could not be written");
-        }
-        if event != "script_output" {
-            return;
-        }
-        let (of, now) = (agent.clone(), self.clock.now());
-        let done = self
-            .store
-            .call(move |c| apply_plain_output(c, &of, &data, now));
-        match done.await {
-            Ok(()) => self.changed.send_modify(|n| *n += 1),
-            Err(error) => tracing::error!(%error, agent = %agent, "output could not be stored"),
-        }
     }
 }
 
@@ -344,39 +322,4 @@ fn keep_artifacts(
         known.push(row);
     }
     Ok(())
-}
-
-/// `script_output {scriptId, message, level}`: a protocol-1 workstation names the script, so the line
-/// goes to its newest open run of that name, or to its only one.
-fn apply_plain_output(
-    c: &Connection,
-    agent: &AgentId,
-    data: &Value,
-    now: EpochMillis,
-) -> Result<(), StoreError> {
-    let open = table::open_of(c, agent)?;
-    let script = data["scriptId"].as_str();
-    let named = open.iter().rev().find(|row| {
-        row.script_id.as_deref() == script || Some(row.execution_id.as_str()) == script
-    });
-    let only = if open.len() == 1 { open.first() } else { None };
-    let Some(mut row) = named.or(only).cloned() else {
-        return Ok(());
-    };
-    if row.log_bytes >= EXECUTION_LOG_LEN_MAX {
-        row.log_truncated = true;
-        return table::put(c, &row);
-    }
-    let message = data["message"].as_str().unwrap_or_default();
-    let line = table::LogRow {
-        line: row.log_lines,
-        at: now,
-        stream: record::text_of(&Stream::Stdout),
-        level: super::super::auth::cut(data["level"].as_str().unwrap_or("info")),
-        text: message.chars().take(LOG_LINE_CHARS_MAX).collect(),
-    };
-    let (_, bytes) = table::add_lines(c, &row.execution_id, &[line])?;
-    row.log_lines += 1;
-    row.log_bytes += bytes;
-    table::put(c, &row)
 }

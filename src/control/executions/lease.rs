@@ -1,12 +1,14 @@
 //! Nothing stays open for ever: leases of agents that are gone, and what is asked of agents that
 //! are back.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::{Executions, record};
+use crate::base::EpochMillis;
 use crate::base::ids::{AgentId, ExecutionId};
 use crate::control::fault::stored;
 use crate::model::execution::{Input, NodeRecord, Run};
@@ -15,6 +17,8 @@ use crate::wire::event::{Draft, name};
 use crate::wire::messages::executions::{Execution, ExecutionRef, Get, Status};
 use crate::wire::{Call, Code, Fault, Origin};
 
+/// A run is overdue so long after its own limit.
+const OVERDUE_AFTER_MS: i64 = 30_000;
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
 /// Old runs are deleted once in so many sweeps.
 const PRUNE_EVERY: u32 = 120;
@@ -58,7 +62,7 @@ impl Executions {
     }
 
     /// Loses the runs of agents whose lease has passed.
-    pub async fn sweep(&self) -> Result<(), Fault> {
+    pub async fn sweep(self: &Arc<Self>) -> Result<(), Fault> {
         let now = self.clock.now();
         let passed: Vec<_> = self
             .presence()
@@ -68,32 +72,62 @@ impl Executions {
             .map(|(agent, until)| (agent.clone(), *until))
             .collect();
         for (agent, until) in passed {
-            let of = agent.clone();
-            let lost = self
-                .store
-                .call(move |c| {
-                    let mut lost = Vec::new();
-                    for row in table::open_of(c, &of)? {
-                        let Ok(known) = record::shown(row, Vec::new()) else {
-                            continue;
-                        };
-                        let mut run = Run::new(known).with_lease(until);
-                        if run.step(Input::LeaseExpired, now).is_ok() {
-                            table::put(c, &record::row(&run.record))?;
-                            lost.push(run.record);
-                        }
-                    }
-                    Ok(lost)
-                })
-                .await
-                .map_err(stored)?;
-            for run in &lost {
-                self.tell(name::EXECUTION_STATE, run);
-            }
+            self.lose(&agent, until).await?;
             // It may have come back meanwhile with a new lease in between.
             let mut presence = self.presence();
             if presence.leases.get(&agent) == Some(&until) {
                 presence.leases.remove(&agent);
+            }
+        }
+        self.settle_overdue(now).await
+    }
+
+    /// Loses the open runs of an agent that will not come back.
+    pub async fn give_up(&self, agent: &AgentId) -> Result<(), Fault> {
+        self.lose(agent, self.clock.now()).await
+    }
+
+    async fn lose(&self, agent: &AgentId, until: EpochMillis) -> Result<(), Fault> {
+        let (of, now) = (agent.clone(), self.clock.now());
+        let lost = self
+            .store
+            .call(move |c| {
+                let mut lost = Vec::new();
+                for row in table::open_of(c, &of)? {
+                    let Ok(known) = record::shown(row, Vec::new()) else {
+                        continue;
+                    };
+                    let mut run = Run::new(known).with_lease(until);
+                    if run.step(Input::LeaseExpired, now).is_ok() {
+                        table::put(c, &record::row(&run.record))?;
+                        lost.push(run.record);
+                    }
+                }
+                Ok(lost)
+            })
+            .await
+            .map_err(stored)?;
+        for run in &lost {
+            self.tell(name::EXECUTION_STATE, run);
+        }
+        Ok(())
+    }
+
+    /// Runs whose own time is long over while their agent is connected: the agent is asked, and one
+    /// of protocol 1, which keeps no record, is taken at its limit.
+    async fn settle_overdue(self: &Arc<Self>, now: EpochMillis) -> Result<(), Fault> {
+        let before = now.plus_ms(-OVERDUE_AFTER_MS);
+        let overdue = self.store.call(move |c| table::overdue(c, before));
+        let overdue = overdue.await.map_err(stored)?;
+        let mut asked = HashSet::new();
+        for (id, agent) in overdue {
+            match self.links().ok().and_then(|links| links.protocol(&agent)) {
+                Some(1) => {
+                    self.step(&id, Some(Input::TimedOut)).await?;
+                    self.step(&id, Some(Input::GraceOver)).await?;
+                }
+                Some(_) if asked.insert(agent.clone()) => self.reconcile_later(agent),
+                _ => {}
             }
         }
         Ok(())
@@ -126,6 +160,8 @@ impl Executions {
             let current = presence.connected.get(&agent) == Some(&epoch);
             if current {
                 presence.connected.remove(&agent);
+                // Protocol 1 names runs by connection.
+                presence.plain.retain(|(of, _), _| *of != agent);
             }
             current
         };

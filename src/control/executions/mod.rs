@@ -9,6 +9,7 @@ mod artifacts;
 mod intake;
 mod lease;
 mod mirror;
+mod plain;
 mod record;
 
 use std::collections::{HashMap, HashSet};
@@ -91,6 +92,8 @@ struct Presence {
     leases: HashMap<AgentId, EpochMillis>,
     /// The epoch of each connected agent.
     connected: HashMap<AgentId, u64>,
+    /// What protocol-1 agents call the runs of their present connections.
+    plain: HashMap<(AgentId, String), ExecutionId>,
     /// Up to where each agent's events stand in our own journal.
     mirrored: HashMap<AgentId, u64>,
 }
@@ -157,19 +160,13 @@ impl Executions {
     ) -> Result<RunReply, Fault> {
         check_run(&params)?;
         let links = self.links()?;
-        let Some(protocol) = links.protocol(&agent) else {
+        if links.protocol(&agent).is_none() {
             return Err(self.refuse_offline(&caller, &agent, params).await);
-        };
+        }
         let record = self.create(&caller, &agent, &params).await?;
         let this = Arc::clone(self);
         // The command goes on when its caller hangs up.
-        let sent = self.tasks.spawn(async move {
-            if protocol == 1 {
-                this.dispatch_plain(record, params).await
-            } else {
-                this.dispatch(record, params).await
-            }
-        });
+        let sent = self.tasks.spawn(this.dispatch(record, params));
         sent.await
             .map_err(|error| Fault::internal(format!("send the command: {error}")))?
     }
@@ -245,7 +242,10 @@ impl Executions {
         params.wait = false;
         let outcome = self.send_run(&record, &params).await;
         let settled = match outcome {
-            Ok(reply) => self.step(&id, started(&reply)).await.map(|_| reply.reused),
+            Ok(reply) => {
+                self.remember_plain(&record, &reply);
+                self.step(&id, started(&reply)).await.map(|_| reply.reused)
+            }
             // The command may have arrived: the workstation's journal or the reconciliation tells.
             Err(fault) if matches!(fault.code, Code::LinkClosed | Code::TimedOut) => {
                 self.landed(&id);
@@ -275,48 +275,6 @@ impl Executions {
         // The workstation answers at once; its own time limit is in the parameters.
         call.timeout_ms = Some(COMMAND_TIMEOUT_MS);
         self.links()?.call(&record.agent_id, call).await?.read()
-    }
-
-    /// Protocol 1 answers when the run has ended, and a lost answer is never told again.
-    async fn dispatch_plain(
-        self: Arc<Self>,
-        record: Execution,
-        params: RunParams,
-    ) -> Result<RunReply, Fault> {
-        let id = record.execution_id.clone();
-        self.step(&id, Some(Input::Started)).await?;
-        let this = Arc::clone(&self);
-        self.spawn(async move {
-            let input = this.await_plain(&record, params).await;
-            if let Err(fault) = this.step(&record.execution_id, Some(input)).await {
-                tracing::error!(execution = %record.execution_id, error = %fault,
-                    "outcome of a protocol-1 run could not be stored");
-            }
-            this.landed(&record.execution_id);
-        });
-        Ok(RunReply {
-            script_id: id.to_string(),
-            execution_id: id,
-            status: Status::Running,
-            reused: false,
-        })
-    }
-
-    async fn await_plain(&self, record: &Execution, params: RunParams) -> Input {
-        let answer = async {
-            let mut call = Call::of::<scripts::Run>(&params, Origin::Server { epoch: 0 })?;
-            call.timeout_ms = Some(record.timeout.unwrap_or(0));
-            self.links()?.call(&record.agent_id, call).await
-        };
-        Input::Finished(match answer.await {
-            Ok(answer) => Outcome::Succeeded {
-                result: Some(answer.data),
-            },
-            Err(fault) if fault.code == Code::TimedOut => Outcome::TimedOut,
-            Err(fault) => Outcome::Failed {
-                error: run_error(&fault),
-            },
-        })
     }
 
     /// `script.stop`.
@@ -372,13 +330,7 @@ impl Executions {
     async fn send_cancel(self: &Arc<Self>, agent: &AgentId, id: &ExecutionId) -> Result<(), Fault> {
         let links = self.links()?;
         if links.protocol(agent) == Some(1) {
-            let params = StopParams {
-                script_id: Some(id.clone()),
-                ..StopParams::default()
-            };
-            let call = Call::of::<scripts::Stop>(&params, Origin::Server { epoch: 0 })?;
-            links.call(agent, call).await?;
-            return Ok(());
+            return self.stop_plain(agent, id).await;
         }
         let params = ExecutionRef {
             execution_id: id.clone(),

@@ -2,20 +2,20 @@
 //! black.
 
 mod capture;
-pub mod clipboard;
+mod clipboard;
 mod cursor;
 pub mod display;
 mod guard;
 mod guard_protocol;
 mod held;
 mod injector;
-pub mod input;
+mod input;
 mod keyboard;
 mod keymap_watch;
 mod keysyms;
 pub mod local_socket;
 mod monitors;
-pub mod process;
+mod process;
 mod properties;
 mod read_ledger;
 mod selection;
@@ -30,7 +30,7 @@ pub use guard::guard_main;
 use super::{Backend, OpenOptions};
 
 /// Opens the display that the options or the environment name. Nothing is connected to yet: parts
-/// connect when they are used, and again when the display comes back. Processes need no display.
+/// connect when they are used, and again when the display comes back.
 pub fn open(options: &OpenOptions) -> Backend {
     match display::chosen(options.display.as_deref()) {
         Ok(name) => Backend {
