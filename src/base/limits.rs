@@ -196,6 +196,8 @@ pub const SCRIPT_LIST_LEN_MAX: usize = 4 * 1024 * 1024;
 
 pub const CAPTURES_KEPT: usize = 100;
 pub const CAPTURE_TIMEOUT_MS: u64 = 5_000;
+/// Threads that encode one JPEG, the caller's included.
+pub const ENCODE_THREADS_MAX: usize = 4;
 /// Pixels in one frame. More: `capture_region_invalid`.
 pub const FRAME_PIXELS_MAX: u64 = 16_384 * 16_384;
 
