@@ -2,6 +2,7 @@
 //! black.
 
 mod capture;
+mod client_process;
 mod clipboard;
 mod cursor;
 pub mod display;
@@ -16,7 +17,6 @@ mod keysyms;
 mod monitors;
 mod process;
 mod properties;
-mod read_ledger;
 mod selection;
 mod selection_owner;
 mod shm;
