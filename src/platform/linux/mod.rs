@@ -2,6 +2,7 @@
 //! black.
 
 mod capture;
+mod client_process;
 mod clipboard;
 mod cursor;
 pub mod display;
@@ -17,7 +18,6 @@ pub mod local_socket;
 mod monitors;
 mod process;
 mod properties;
-mod read_ledger;
 mod selection;
 mod selection_owner;
 mod shm;
