@@ -10,4 +10,5 @@ mod gateway_open;
 mod gateway_session;
 mod plain;
 pub mod registry;
+mod registry_admit;
 mod registry_tokens;

@@ -1,17 +1,19 @@
 //! The one integration binary: a file for each feature.
-mod enrol;
-mod journal;
-mod link;
-mod link_support;
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod capture;
 mod display;
+mod enrol;
 mod journal;
+mod link;
+mod link_support;
+mod peer;
+mod protocol1;
 mod script;
 mod script_host;
 mod script_limits;
 mod typing;
+mod vectors;
 mod window;
