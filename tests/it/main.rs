@@ -8,6 +8,7 @@ mod link;
 mod link_support;
 mod openapi;
 mod rbac;
+mod rest;
 
 #[path = "../support/mod.rs"]
 mod support;
