@@ -17,6 +17,8 @@ mod architecture;
 mod capture;
 mod display;
 mod script;
+mod script_desktop;
+mod script_examples;
 mod script_host;
 mod script_limits;
 mod typing;

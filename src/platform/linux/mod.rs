@@ -21,11 +21,13 @@ mod read_ledger;
 mod selection;
 mod selection_owner;
 mod shm;
+mod signals;
 mod typing;
 mod window;
 pub mod x11;
 
 pub use guard::guard_main;
+pub use signals::StopSignals;
 
 use super::{Backend, OpenOptions};
 
