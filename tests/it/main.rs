@@ -1,9 +1,14 @@
 //! The one integration binary: a file for each feature.
+mod auth;
+mod control_server;
 mod decoder_props;
 mod enrol;
 mod journal;
 mod link;
 mod link_support;
+mod openapi;
+mod rbac;
+mod rest;
 
 #[path = "../support/mod.rs"]
 mod support;
