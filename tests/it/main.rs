@@ -22,6 +22,8 @@ mod link;
 mod link_support;
 mod peer;
 mod protocol1;
+mod ipc;
+mod journal;
 mod script;
 mod script_desktop;
 mod script_examples;
