@@ -58,10 +58,17 @@ async fn answer(node: Arc<dyn Handler>, mut call: Call) -> Result<Answer, Fault>
         Value::Object(params) => params,
         _ => Map::new(),
     };
+    if old_name == "run_script" {
+        for (old, new) in [("content", "source"), ("timeout", "timeoutMs")] {
+            if let Some(value) = params.remove(old) {
+                params.insert(new.to_owned(), value);
+            }
+        }
+    }
     coerce(&mut params, &(row.params_schema)());
     match old_name.as_str() {
         "run_script" => {
-            if !params.contains_key("path") && !params.contains_key("content") {
+            if !params.contains_key("path") && !params.contains_key("source") {
                 return Err(Fault::invalid_params(
                     "run_script",
                     "missing path parameter",
@@ -129,10 +136,8 @@ fn takes_text(property: &Value, root: &Value) -> bool {
 fn gather_args(params: &mut Map<String, Value>) {
     const OWN: &[&str] = &[
         "path",
-        "content",
         "source",
         "language",
-        "timeout",
         "timeoutMs",
         "name",
         "args",
@@ -161,7 +166,7 @@ fn gather_args(params: &mut Map<String, Value>) {
         params.insert("args".to_owned(), Value::Object(args));
     }
     // A path that comes with its text is a name.
-    if params.contains_key("content")
+    if params.contains_key("source")
         && let Some(path) = params.remove("path")
     {
         params.entry("name").or_insert(path);
@@ -330,14 +335,14 @@ mod tests {
     #[test]
     fn script_parameters_of_its_own_become_args() {
         let Value::Object(mut params) =
-            json!({"path": "a.lua", "content": "x", "who": "me", "count": 3})
+            json!({"path": "a.lua", "source": "x", "who": "me", "count": 3})
         else {
             panic!("an object")
         };
         gather_args(&mut params);
         assert_eq!(
             Value::Object(params),
-            json!({"content": "x", "name": "a.lua", "args": {"who": "me", "count": "3"}})
+            json!({"source": "x", "name": "a.lua", "args": {"who": "me", "count": "3"}})
         );
     }
 }

@@ -1,9 +1,14 @@
 //! The one integration binary: a file for each feature.
+mod auth;
+mod control_server;
 mod decoder_props;
 mod enrol;
 mod journal;
 mod link;
 mod link_support;
+mod openapi;
+mod rbac;
+mod rest;
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -11,6 +16,12 @@ mod support;
 mod architecture;
 mod capture;
 mod display;
+mod enrol;
+mod journal;
+mod link;
+mod link_support;
+mod peer;
+mod protocol1;
 mod ipc;
 mod reference;
 mod script;
@@ -19,4 +30,5 @@ mod script_examples;
 mod script_host;
 mod script_limits;
 mod typing;
+mod vectors;
 mod window;

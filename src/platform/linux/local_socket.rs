@@ -104,7 +104,7 @@ pub fn bind(endpoint: &Path) -> io::Result<(Listener, Bound)> {
 
 /// Creates a directory for this user alone, or checks that it is one. A directory of ours that others
 /// may enter is closed to them.
-fn private_dir(dir: &Path) -> io::Result<()> {
+pub fn private_dir(dir: &Path) -> io::Result<()> {
     if !dir.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }

@@ -73,3 +73,8 @@ pub async fn connect(endpoint: &Path) -> io::Result<Stream> {
 pub fn is_same_user(_stream: &Stream) -> io::Result<bool> {
     Ok(true)
 }
+
+/// Creates a folder; below the user's profile it is the user's alone.
+pub fn private_dir(dir: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(dir)
+}
