@@ -212,6 +212,8 @@ pub const STORE_GROUP_LEN_MAX: usize = 256;
 pub const DISPLAY_REPLY_TIMEOUT_MS: u64 = 5_000;
 /// A display of our own that is not up by then is an error.
 pub const DISPLAY_START_TIMEOUT_MS: u64 = 20_000;
+/// A display of our own that has not ended by then is killed.
+pub const DISPLAY_STOP_TIMEOUT_MS: u64 = 2_000;
 /// Shared segments that wait for the next frame. More: the smallest are freed.
 pub const FRAME_SEGMENTS_IDLE_MAX: usize = 2;
 /// Shared segments held by readers of frames. More: a frame is a private copy.
@@ -277,3 +279,13 @@ pub const CLIPBOARD_TRANSFERS_MAX: usize = 16;
 pub const CLIPBOARD_PART_LEN: usize = 256 * 1024;
 /// Processes of one tree that are ended together; passes over the process list until none is left.
 pub const PROCESS_TREE_PASSES_MAX: usize = 16;
+// A run's output.
+
+/// Bytes of output that wait for the disk. Full: the script waits at its next line.
+pub const OUTPUT_PENDING_LEN_MAX: usize = 1024 * 1024;
+/// One stored line. Longer ones are split; the stream files keep them whole.
+pub const OUTPUT_LINE_LEN_MAX: usize = 32 * 1024;
+/// Bytes of output in one journal record.
+pub const OUTPUT_BATCH_LEN_MAX: usize = 64 * 1024;
+/// How long output is gathered before it is stored.
+pub const OUTPUT_GATHER_MS: u64 = 25;

@@ -157,6 +157,11 @@ impl Links for Gateway {
         let fault = Fault::new(Code::LinkClosed, reason.to_owned());
         self.inner.registry.close_link(agent, fault);
     }
+
+    fn invite(&self, params: InviteParams) -> BoxFuture<Result<InviteReply, Fault>> {
+        let gateway = self.clone();
+        Box::pin(async move { Gateway::invite(&gateway, &params).await })
+    }
 }
 
 async fn accept_loop<F, W>(inner: Arc<Inner>, listener: TcpListener, open: F)

@@ -3,7 +3,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod architecture;
 mod capture;
+mod decoder_props;
 mod display;
 mod enrol;
 mod journal;
@@ -12,6 +14,8 @@ mod link_support;
 mod peer;
 mod protocol1;
 mod script;
+mod script_desktop;
+mod script_examples;
 mod script_host;
 mod script_limits;
 mod typing;
