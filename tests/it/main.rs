@@ -15,6 +15,7 @@ mod support;
 
 mod architecture;
 mod capture;
+mod decoder_props;
 mod display;
 mod ipc;
 mod peer;
