@@ -22,6 +22,8 @@ mod peer;
 mod protocol1;
 mod recovery;
 mod roles;
+mod ipc;
+mod reference;
 mod script;
 mod script_desktop;
 mod script_examples;
