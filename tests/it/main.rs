@@ -15,13 +15,13 @@ mod support;
 
 mod architecture;
 mod capture;
+mod decoder_props;
 mod display;
-mod enrol;
-mod journal;
-mod link;
-mod link_support;
+mod ipc;
 mod peer;
 mod protocol1;
+mod recovery;
+mod roles;
 mod ipc;
 mod reference;
 mod script;
