@@ -15,15 +15,13 @@ mod support;
 
 mod architecture;
 mod capture;
-mod decoder_props;
 mod display;
 mod ipc;
 mod peer;
 mod protocol1;
 mod recovery;
-mod roles;
-mod ipc;
 mod reference;
+mod roles;
 mod script;
 mod script_desktop;
 mod script_examples;
