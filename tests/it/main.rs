@@ -11,5 +11,6 @@ mod script_desktop;
 mod script_examples;
 mod script_host;
 mod script_limits;
+mod script_modules;
 mod typing;
 mod window;
