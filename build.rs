@@ -31,7 +31,7 @@ fn main() {
     set("MODIFIED", &modified);
     let rustc = std::env::var("RUSTC").unwrap_or_default();
     set("COMPILER", &run(&rustc, &["--version"]).unwrap_or_default());
-    set("TARGET", &std::env::var("TARGET").unwrap_or_default());
+    set("PLATFORM", &std::env::var("TARGET").unwrap_or_default());
 }
 
 fn set(name: &str, value: &str) {

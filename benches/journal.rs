@@ -83,6 +83,22 @@ fn run_journal(dir: &Path, window: usize) -> f64 {
     rate
 }
 
+/// Opens what `run_journal` left; answers segments, their length and milliseconds.
+fn reopen(dir: &Path) -> (usize, u64, f64) {
+    let start = Instant::now();
+    let (journal, _) =
+        Journal::open(Options::new(dir, InstanceId::random())).expect("open a journal");
+    let ms = start.elapsed().as_secs_f64() * 1_000.0;
+    drop(journal);
+    let lengths: Vec<u64> = std::fs::read_dir(dir)
+        .expect("list the segments")
+        .map(|entry| entry.and_then(|entry| entry.metadata()).expect("examine"))
+        .map(|metadata| metadata.len())
+        .filter(|length| *length > 0)
+        .collect();
+    (lengths.len(), lengths.iter().sum(), ms)
+}
+
 fn tell(case: &str, mut figures: Value) {
     figures["bench"] = json!("journal");
     figures["case"] = json!(case);
@@ -128,7 +144,17 @@ fn main() {
     );
     tell(
         "journal_pipelined",
-        json!({"writers": WRITERS, "window": WINDOW, "records_per_s": windowed.round()}),
+        json!({
+            "writers": WRITERS,
+            "window": WINDOW,
+            "records_per_s": windowed.round(),
+            "records_per_s_bound": (bound * WINDOW as f64).round(),
+        }),
+    );
+    let (segments, bytes, ms) = reopen(&dir.join("windowed-0"));
+    tell(
+        "open",
+        json!({"segments": segments, "bytes": bytes, "ms": (ms * 10.0).round() / 10.0}),
     );
     let best = windowed.max(single);
     tell(

@@ -32,8 +32,7 @@ def encode(extension, pixels, options):
 
 
 def main():
-    # mss 10 renamed its entry point; both are the same class.
-    with getattr(mss, "MSS", None)() if hasattr(mss, "MSS") else mss.mss() as screen:
+    with mss.MSS() as screen:
         monitor = screen.monitors[0]
         shot = screen.grab(monitor)
         pixels = numpy.ascontiguousarray(numpy.array(shot)[:, :, :3])

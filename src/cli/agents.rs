@@ -208,6 +208,7 @@ async fn local(caller: &Caller) -> Result<Agent, Fault> {
         tags: Vec::new(),
         capabilities: status.capabilities,
         unknown_capabilities: Vec::new(),
+        rivals: Vec::new(),
     })
 }
 

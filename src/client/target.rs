@@ -128,6 +128,7 @@ mod tests {
             tags: Vec::new(),
             capabilities: Vec::new(),
             unknown_capabilities: Vec::new(),
+            rivals: Vec::new(),
         }
     }
 

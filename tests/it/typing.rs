@@ -3,26 +3,25 @@
 use std::time::Duration;
 
 use tempfile::TempDir;
-use wingman::platform::{Input, InputOwner, OpenOptions, linux};
+use wingman::platform::{Backend, Input, InputOwner, OpenOptions, native};
 
 use crate::support::{TestDisplay, wait_for};
 
 pub const OWNER: InputOwner = InputOwner(1);
 
-/// Input on a test's display, injected by this build's own guard.
-pub fn open_input(display: &TestDisplay) -> Box<dyn Input> {
-    linux::input::open(&OpenOptions {
+/// A test's display, its input injected by this build's own guard.
+pub fn open_backend(display: &TestDisplay) -> Backend {
+    native::open(&OpenOptions {
         display: Some(display.name().to_owned()),
         guard_program: Some(env!("CARGO_BIN_EXE_wingman").into()),
         ..OpenOptions::default()
     })
-    .expect("input opens")
 }
 
 /// An xterm that writes what is typed into a file.
 struct Typewriter {
     folder: TempDir,
-    display: TestDisplay,
+    _display: TestDisplay,
     input: Box<dyn Input>,
 }
 
@@ -50,10 +49,10 @@ impl Typewriter {
             let focus = connection.get_input_focus().ok()?.reply().ok()?.focus;
             (focus > 1).then_some(())
         });
-        let input = open_input(&display);
+        let input = open_backend(&display).input.expect("input opens");
         Self {
             folder,
-            display,
+            _display: display,
             input,
         }
     }
@@ -108,4 +107,11 @@ fn any_text_arrives_on_the_german_layout() {
 #[test]
 fn any_text_arrives_on_the_french_layout() {
     types_all_lines(&["fr"]);
+}
+
+#[test]
+fn more_new_symbols_than_spare_keycodes_arrive_in_order() {
+    let typewriter = Typewriter::start(&["us"]);
+    let line: String = ('一'..).take(120).collect();
+    assert_eq!(typewriter.line(&line), line);
 }

@@ -51,7 +51,10 @@ fn bench(name: &str, display: Option<&str>) -> Result<String> {
 /// Ours and the reference's figures from the same display, in the same run.
 fn capture() -> Result<()> {
     setup::ensure("for a desktop of our own", setup::DESKTOP)?;
-    setup::ensure("for the reference", setup::PYTHON)?;
+    setup::ensure(
+        "for the measurement",
+        &[&[setup::XPROP], setup::PYTHON].concat(),
+    )?;
     let python = reference_python()?;
     let screen = Screen::start(SCREEN_SIZE)?;
     let _painted = paint(&screen)?;

@@ -59,10 +59,15 @@ fn agent(program: &Path) -> Result<()> {
 
 fn server(program: &Path) -> Result<()> {
     let home = TempDir::new("bench-server")?;
-    let data = home.path().join("server");
     let mut command = at_home(program, home.path());
-    command.arg("server").arg("--data").arg(&data);
-    command.args(["--http", "127.0.0.1:0", "--link", "127.0.0.1:0"]);
+    command.args([
+        "server",
+        "--listen",
+        "127.0.0.1:0",
+        "--agents-listen",
+        "127.0.0.1:0",
+    ]);
+
     let mut server = Running::start("server", &mut command)?;
     std::thread::sleep(SETTLE);
     server.must_run()?;

@@ -48,12 +48,13 @@ pub const DESKTOP: &[Package] = &[
 /// What the tests drive besides.
 pub const TEST: &[Package] = &[
     program("x11-xkb-utils", "setxkbmap"),
-    program("x11-xserver-utils", "xsetroot"),
-    program("x11-utils", "xprop"),
     program("xclip", "xclip"),
     program("tmux", "tmux"),
     program("python3", "python3"),
 ];
+
+/// What sees that the windows to capture are up.
+pub const XPROP: Package = program("x11-utils", "xprop");
 
 /// The measurements' references come from PyPI into a folder of their own.
 pub const PYTHON: &[Package] = &[

@@ -17,16 +17,15 @@ use std::sync::{Mutex, PoisonError};
 
 use x11rb::protocol::xproto::{ConnectionExt as _, Timestamp};
 
-use super::input::display_name;
 use super::selection::{Client, Content, Offer, lost};
 use super::selection_owner::{SelectionOwner, become_owner};
 use crate::base::limits::{CLIPBOARD_LEN_MAX, FRAME_PIXELS_MAX};
-use crate::platform::{Clipboard, OpenOptions, PlatformError, Result, RgbaImage};
+use crate::platform::{Clipboard, PlatformError, Result, RgbaImage};
 
 /// Prepares the clipboard of the display; nothing is opened yet.
-pub fn open(options: &OpenOptions) -> Result<Box<dyn Clipboard>> {
+pub fn open(display: &str) -> Result<Box<dyn Clipboard>> {
     Ok(Box::new(SelectionClipboard {
-        display: display_name(options)?,
+        display: display.to_owned(),
         owner: Mutex::new(None),
     }))
 }

@@ -22,14 +22,12 @@ use crate::platform::{
 };
 
 /// The argument that makes the executable a guard.
-pub const GUARD_COMMAND: &str = "input-guard";
+const GUARD_COMMAND: &str = "input-guard";
 
-/// Prepares input on the display of the options or the environment; nothing starts yet.
+/// Prepares input on a display; nothing starts yet.
 ///
-/// Errors: `DisplayUnavailable` when no display is named, `InputFailed` when this executable's own
-/// path cannot be told.
-pub fn open(options: &OpenOptions) -> Result<Box<dyn Input>> {
-    let display = display_name(options)?;
+/// Errors: `InputFailed` when this executable's own path cannot be told.
+pub fn open(display: &str, options: &OpenOptions) -> Result<Box<dyn Input>> {
     let program = match &options.guard_program {
         Some(program) => program.clone(),
         None => std::env::current_exe().map_err(|error| {
@@ -37,19 +35,10 @@ pub fn open(options: &OpenOptions) -> Result<Box<dyn Input>> {
         })?,
     };
     Ok(Box::new(GuardedInput {
-        display,
+        display: display.to_owned(),
         program,
         link: Mutex::new(None),
     }))
-}
-
-/// The display that the options or the environment name.
-pub fn display_name(options: &OpenOptions) -> Result<String> {
-    let named = options.display.clone();
-    named
-        .or_else(|| std::env::var("DISPLAY").ok())
-        .filter(|name| !name.is_empty())
-        .ok_or_else(|| PlatformError::DisplayUnavailable("DISPLAY is not set".into()))
 }
 
 struct GuardedInput {

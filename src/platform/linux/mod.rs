@@ -2,51 +2,47 @@
 //! black.
 
 mod capture;
-pub mod clipboard;
+mod client_process;
+mod clipboard;
 mod cursor;
 pub mod display;
 mod guard;
 mod guard_protocol;
 mod held;
 mod injector;
-pub mod input;
+mod input;
 mod keyboard;
 mod keymap_watch;
 mod keysyms;
 pub mod local_socket;
 mod monitors;
-pub mod process;
+mod process;
 mod properties;
-mod read_ledger;
 mod selection;
 mod selection_owner;
 mod shm;
+mod signals;
 mod typing;
 mod window;
-mod x11;
+pub mod x11;
 
 pub use guard::guard_main;
+pub use signals::StopSignals;
 
 use super::{Backend, OpenOptions};
 
 /// Opens the display that the options or the environment name. Nothing is connected to yet: parts
-/// connect when they are used, and again when the display comes back. Processes need no display.
+/// connect when they are used, and again when the display comes back.
 pub fn open(options: &OpenOptions) -> Backend {
     match display::chosen(options.display.as_deref()) {
-        Ok(name) => {
-            let named = OpenOptions {
-                display: Some(name.clone()),
-                ..options.clone()
-            };
-            Backend {
-                capture: capture::open(&name, options),
-                windows: window::open(&name),
-                input: input::open(&named),
-                clipboard: clipboard::open(&named),
-                processes: process::open(Some(&name)),
-                display: Some(name),
-            }
-        }
+        Ok(name) => Backend {
+            capture: capture::open(&name, options),
+            windows: window::open(&name),
+            input: input::open(&name, options),
+            clipboard: clipboard::open(&name),
+            processes: process::open(Some(&name)),
+            display: Some(name),
+        },
         Err(reason) => Backend {
             capture: Err(reason.clone()),
             windows: Err(reason.clone()),

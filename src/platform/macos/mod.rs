@@ -2,6 +2,10 @@
 //!
 //! The server, the command line and the journal work on such a host; its agent has no desktop.
 
+/// Unix domain sockets are the same on every Unix.
+#[path = "../linux/local_socket.rs"]
+pub mod local_socket;
+
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -12,8 +12,11 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
+use std::os::windows::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+
+use windows::Win32::System::Threading::CREATE_NO_WINDOW;
 
 use super::input::{Held, let_up};
 use crate::platform::{PlatformError, Press, Result};
@@ -91,6 +94,8 @@ impl Guard {
         self.running = None;
         let mut child = Command::new(&self.program)
             .arg(SUBCOMMAND)
+            // A console of its own, unseen: the agent's Ctrl-C must not end its guard.
+            .creation_flags(CREATE_NO_WINDOW.0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
