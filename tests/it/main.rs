@@ -15,14 +15,12 @@ mod support;
 
 mod architecture;
 mod capture;
-mod decoder_props;
 mod display;
 mod ipc;
 mod peer;
 mod protocol1;
 mod recovery;
 mod roles;
-mod ipc;
 mod reference;
 mod script;
 mod script_desktop;
