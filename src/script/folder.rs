@@ -26,6 +26,20 @@ pub fn io_fault(what: &str, path: &str, error: &std::io::Error) -> ScriptFault {
     ScriptFault::failed(code, format!("{what} {path:?}: {error}"))
 }
 
+/// As `resolve`, for work that would take the folder itself away: that is refused.
+pub fn resolve_below(host: &dyn Host, path: &str) -> Result<PathBuf, ScriptFault> {
+    let full = resolve(host, path)?;
+    let own = host.script_dir();
+    let is_root = own
+        .iter()
+        .chain(host.file_roots())
+        .any(|root| root.canonicalize().is_ok_and(|root| root == full));
+    if is_root {
+        return Err(denied(path, "this is the folder itself"));
+    }
+    Ok(full)
+}
+
 /// The full path of a script's path, whether or not something is there yet.
 pub fn resolve(host: &dyn Host, path: &str) -> Result<PathBuf, ScriptFault> {
     if path.is_empty() || path.contains('\0') {
