@@ -4,7 +4,10 @@
 mod support;
 
 mod capture;
+mod clipboard;
 mod display;
+mod input;
 mod journal;
+mod process;
 mod typing;
 mod window;
