@@ -15,12 +15,18 @@ pub const LINK_INLINE_RESULT_LEN_MAX: usize = 64 * 1024;
 pub const CHANNEL_CREDIT_FIRST: usize = 32 * 1024;
 /// A channel's largest credit.
 pub const CHANNEL_CREDIT_MAX: usize = 1024 * 1024;
+/// A channel's credit is never more than this many milliseconds of its measured drain.
+pub const CHANNEL_DRAIN_MAX_MS: u64 = 250;
 /// Open channels per link. More: `too_many_channels`.
 pub const CHANNELS_OPEN_MAX: usize = 256;
 /// Outgoing frames queued per link, control first. Full: the sender waits.
 pub const LINK_SEND_QUEUE_LEN_MAX: usize = 1024;
 /// Requests in flight per link and direction. More: `busy`.
 pub const LINK_REQUESTS_IN_FLIGHT_MAX: usize = 1024;
+/// Notices that wait for their reader. Full: the link's reader waits.
+pub const LINK_NOTICES_LEN_MAX: usize = 1024;
+/// From a decision to close a link until its socket is closed, whatever the peer does.
+pub const LINK_CLOSE_MS: u64 = 1_000;
 /// An unenrolled key may send one `agent.enroll` of this many bytes …
 pub const ENROLL_LEN_MAX: usize = 4 * 1024;
 /// … within this time.
@@ -30,6 +36,10 @@ pub const INVITE_LIFE_MS: i64 = 15 * 60 * 1000;
 /// Protocol 2 heartbeat period; dead after `HEARTBEATS_MISSED_MAX` of them.
 pub const HEARTBEAT_MS: u64 = 10_000;
 pub const HEARTBEATS_MISSED_MAX: u32 = 3;
+/// How often the host's figures are read.
+pub const RESOURCES_PERIOD_MS: u64 = 10_000;
+/// Least time between two heartbeats, however often the current task changes.
+pub const HEARTBEAT_PAUSE_MS: u64 = 1_000;
 /// Protocol 1 heartbeat period and silence until dead.
 pub const HEARTBEAT_V1_MS: u64 = 30_000;
 pub const SILENCE_V1_MAX_MS: u64 = 90_000;
@@ -42,6 +52,32 @@ pub const LINK_HEALTHY_AFTER_MS: u64 = 30_000;
 pub const DUPLICATE_PROBE_MS: u64 = 3_000;
 /// Two instances alternating twice within this time are quarantined.
 pub const DUPLICATE_WINDOW_MS: i64 = 10 * 60 * 1000;
+/// The agent's patience for a registration's ack; the server may probe an old link meanwhile.
+pub const REGISTER_TIMEOUT_MS: u64 = 15_000;
+/// Registrations remembered per agent to tell rivals from restarts.
+pub const DUPLICATE_HISTORY_LEN_MAX: usize = 8;
+/// Registrations that a server admits a second, and at once. More: `busy` with the time to wait.
+pub const REGISTRATIONS_PER_SECOND: u64 = 100;
+pub const REGISTRATION_BURST: u64 = 200;
+/// From the first byte of a connection until its registration, handshake included.
+pub const LINK_OPEN_TIMEOUT_MS: u64 = 5_000;
+/// After a failed accept a listener rests this long.
+pub const ACCEPT_PAUSE_MS: u64 = 100;
+/// Connections that are not registered yet. More: closed at once.
+pub const LINKS_OPENING_MAX: usize = 512;
+/// `agent.enroll` tries of one address in the window. More: `rate_limited`.
+pub const ENROLL_TRIES_MAX: u32 = 10;
+pub const ENROLL_WINDOW_MS: i64 = 60_000;
+/// Addresses whose tries are remembered. Full: the oldest are forgotten.
+pub const ENROLL_ADDRESSES_MAX: usize = 4_096;
+/// Records sent to the server and not acknowledged yet. Full: sending waits.
+pub const EVENTS_UNACKED_LEN_MAX: usize = 256;
+/// Records that the server stores in one step.
+pub const EVENTS_BATCH_LEN_MAX: usize = 256;
+/// An advertised list of capabilities. Longer: cut, the rest is not shown.
+pub const CAPABILITIES_LEN_MAX: usize = 256;
+/// A protocol-1 peer's answer to its challenge.
+pub const CHALLENGE_TIMEOUT_MS: u64 = 5_000;
 /// Default time for a command of the kind named.
 pub const RUN_SCRIPT_TIMEOUT_MS: u64 = 30_000;
 pub const COMMAND_TIMEOUT_MS: u64 = 10_000;
@@ -57,6 +93,18 @@ pub const IPC_BODY_LEN_MAX: usize = 10 * 1024 * 1024;
 pub const IPC_CLIENTS_MAX: usize = 64;
 /// Requests in flight per client. More: the reader waits.
 pub const IPC_REQUESTS_IN_FLIGHT_MAX: usize = 64;
+/// Bytes that a client may send ahead while it has `IPC_REQUESTS_IN_FLIGHT_MAX` requests in flight.
+pub const IPC_READ_AHEAD_LEN_MAX: usize = 64 * 1024;
+/// Bytes waiting for a client beyond which no more events, bytes or requests are taken up for it.
+pub const IPC_SEND_BUFFER_LEN_MAX: usize = 256 * 1024;
+/// From an agent's stop to the end of its local connections, for answers under way.
+pub const IPC_FLUSH_MS: u64 = 1_000;
+/// Before accepting again after a client could not be accepted.
+pub const IPC_ACCEPT_PAUSE_MS: u64 = 100;
+/// Calls queued in a local client. Full: the caller waits.
+pub const IPC_CLIENT_QUEUE_LEN_MAX: usize = 64;
+/// Records queued between a stream of events and its reader. Full: the stream waits.
+pub const EVENT_STREAM_QUEUE_LEN_MAX: usize = 256;
 /// `events.drain` when it does not say.
 pub const EVENTS_DRAIN_DEFAULT: usize = 500;
 pub const EVENTS_DRAIN_MAX: usize = 10_000;
@@ -69,6 +117,10 @@ pub const LOG_LINE_CHARS_MAX: usize = 4_096;
 
 pub const HTTP_BODY_LEN_MAX: usize = 2 * 1024 * 1024;
 pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
+/// To reach a server, TLS included.
+pub const HTTP_CONNECT_TIMEOUT_MS: u64 = 10_000;
+/// What a client waits beyond a method's own time before it gives up.
+pub const HTTP_EXTRA_PATIENCE_MS: u64 = 15_000;
 pub const TICKET_LIFE_MS: i64 = 60_000;
 pub const SESSION_LIFE_MS: i64 = 30 * 24 * 60 * 60 * 1000;
 /// Login tries per account and address in the window, then a block.
@@ -127,11 +179,25 @@ pub const SCRIPT_TIMEOUT_REST_MS: u64 = 30_000;
 pub const SCRIPT_VALUE_DEPTH_MAX: usize = 64;
 pub const SCRIPT_HTTP_BODY_LEN_MAX: usize = 16 * 1024 * 1024;
 pub const SCRIPT_FILE_LEN_MAX: usize = 16 * 1024 * 1024;
+/// Pictures that one script holds at once. More: `busy`.
+pub const SCRIPT_IMAGES_MAX: usize = 64;
+/// Stack of a thread that runs a script, in bytes; engines bound their own depth below it.
+pub const SCRIPT_STACK_LEN: usize = 16 * 1024 * 1024;
+/// Nested calls in Rhai.
+pub const SCRIPT_CALL_DEPTH_MAX: usize = 128;
+/// Nested expressions in Rhai.
+pub const SCRIPT_EXPR_DEPTH_MAX: usize = 128;
+/// One text in Rhai, in bytes.
+pub const SCRIPT_TEXT_LEN_MAX: usize = 16 * 1024 * 1024;
+/// Items of one list or map and bytes of one blob in Rhai, all that they contain counted.
+pub const SCRIPT_LIST_LEN_MAX: usize = 4 * 1024 * 1024;
 
 // Captures.
 
 pub const CAPTURES_KEPT: usize = 100;
 pub const CAPTURE_TIMEOUT_MS: u64 = 5_000;
+/// Threads that encode one JPEG, the caller's included.
+pub const ENCODE_THREADS_MAX: usize = 4;
 /// Pixels in one frame. More: `capture_region_invalid`.
 pub const FRAME_PIXELS_MAX: u64 = 16_384 * 16_384;
 
@@ -142,6 +208,36 @@ pub const STORE_QUEUE_LEN_MAX: usize = 1_024;
 /// Jobs committed in one transaction.
 pub const STORE_GROUP_LEN_MAX: usize = 256;
 
+// The display.
+
+/// One answer of the X server. Later: the connection is dropped and the call is `display_unavailable`.
+pub const DISPLAY_REPLY_TIMEOUT_MS: u64 = 5_000;
+/// A display of our own that is not up by then is an error.
+pub const DISPLAY_START_TIMEOUT_MS: u64 = 20_000;
+/// A display of our own that has not ended by then is killed.
+pub const DISPLAY_STOP_TIMEOUT_MS: u64 = 2_000;
+/// Shared segments that wait for the next frame. More: the smallest are freed.
+pub const FRAME_SEGMENTS_IDLE_MAX: usize = 2;
+/// Shared segments held by readers of frames. More: a frame is a private copy.
+pub const FRAME_SEGMENTS_HELD_MAX: usize = 32;
+/// Windows listed. More: the lowest are left out.
+pub const WINDOWS_LISTED_MAX: usize = 1_024;
+/// A window's text property is cut here, in bytes.
+pub const WINDOW_TEXT_LEN_MAX: usize = 4 * 1024;
+// Windows.
+
+/// New capture sessions after a fault that may pass. More: `capture_failed`.
+pub const WGC_SESSION_REBUILDS_MAX: u32 = 3;
+/// Between two looks at a process that is waited for.
+pub const PROCESS_POLL_MS: u64 = 50;
+/// Until a window shows what was asked of it. Later: `window_refused`.
+pub const WINDOW_EFFECT_TIMEOUT_MS: u64 = 3_000;
+/// Between two looks at a window that something is waited for.
+pub const WINDOW_POLL_MS: u64 = 20;
+/// Ancestors of a window that are climbed to find its top-level one.
+pub const WINDOW_DEPTH_MAX: usize = 64;
+/// Damaged captures kept aside for a person to look at. More: the oldest are deleted.
+pub const CAPTURES_QUARANTINED_MAX: usize = 100;
 // Input (the guard process, X11 typing).
 
 /// Largest message between the agent and its input guard. Longer: the guard ends, its keys released.
@@ -186,26 +282,13 @@ pub const CLIPBOARD_TRANSFERS_MAX: usize = 16;
 pub const CLIPBOARD_PART_LEN: usize = 256 * 1024;
 /// Processes of one tree that are ended together; passes over the process list until none is left.
 pub const PROCESS_TREE_PASSES_MAX: usize = 16;
+// A run's output.
 
-// The display.
-
-/// One answer of the X server. Later: the connection is dropped and the call is `display_unavailable`.
-pub const DISPLAY_REPLY_TIMEOUT_MS: u64 = 5_000;
-/// A display of our own that is not up by then is an error.
-pub const DISPLAY_START_TIMEOUT_MS: u64 = 20_000;
-/// Shared segments that wait for the next frame. More: the smallest are freed.
-pub const FRAME_SEGMENTS_IDLE_MAX: usize = 2;
-/// Shared segments held by readers of frames. More: a frame is a private copy.
-pub const FRAME_SEGMENTS_HELD_MAX: usize = 32;
-/// Windows listed. More: the lowest are left out.
-pub const WINDOWS_LISTED_MAX: usize = 1_024;
-/// A window's text property is cut here, in bytes.
-pub const WINDOW_TEXT_LEN_MAX: usize = 4 * 1024;
-/// Until a window shows what was asked of it. Later: `window_refused`.
-pub const WINDOW_EFFECT_TIMEOUT_MS: u64 = 3_000;
-/// Between two looks at a window that something is waited for.
-pub const WINDOW_POLL_MS: u64 = 20;
-/// Ancestors of a window that are climbed to find its top-level one.
-pub const WINDOW_DEPTH_MAX: usize = 64;
-/// Damaged captures kept aside for a person to look at. More: the oldest are deleted.
-pub const CAPTURES_QUARANTINED_MAX: usize = 100;
+/// Bytes of output that wait for the disk. Full: the script waits at its next line.
+pub const OUTPUT_PENDING_LEN_MAX: usize = 1024 * 1024;
+/// One stored line. Longer ones are split; the stream files keep them whole.
+pub const OUTPUT_LINE_LEN_MAX: usize = 32 * 1024;
+/// Bytes of output in one journal record.
+pub const OUTPUT_BATCH_LEN_MAX: usize = 64 * 1024;
+/// How long output is gathered before it is stored.
+pub const OUTPUT_GATHER_MS: u64 = 25;

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::base::ids::AgentId;
 use crate::wire::event::Record;
+use crate::wire::messages::agents::{InviteParams, InviteReply};
 use crate::wire::{Answer, BoxFuture, Call, Fault};
 
 /// What the gateway tells the rest of the server. One call at a time per agent, in order.
@@ -30,4 +31,6 @@ pub trait Links: Send + Sync + 'static {
     fn protocol(&self, agent: &AgentId) -> Option<u8>;
     /// Closes an agent's link at once with a reason.
     fn close(&self, agent: &AgentId, reason: &str);
+    /// Makes a join string that pins the gateway's key.
+    fn invite(&self, params: InviteParams) -> BoxFuture<Result<InviteReply, Fault>>;
 }

@@ -11,6 +11,7 @@ mod clipboard;
 mod encode;
 mod fault;
 mod input;
+mod jpeg;
 mod keys;
 mod process;
 mod screen;
@@ -23,6 +24,7 @@ pub use encode::{Chroma, Encoded, Format, PROFILES, Profile, encode};
 pub use fault::fault;
 pub use input::{Chord, InputSession};
 pub use keys::parse_key;
+pub use screen::pixels;
 
 /// One display with all that can be done on it. Shared by scripts, callers and conditions; every
 /// method blocks and may be called from any thread.

@@ -1,8 +1,9 @@
 //! Monitors and frames.
 
 use super::{Desktop, fault};
-use crate::base::{Color, Point, Rect};
-use crate::platform::{Area, Capture, Cursor, Frame};
+use crate::base::{Color, Point, Rect, Size};
+use crate::platform::{Area, Capture, Cursor, Frame, PixelFormat};
+use crate::vision::{Order, Pixels};
 use crate::wire::messages::desktop as msg;
 use crate::wire::{Code, Fault};
 
@@ -66,4 +67,15 @@ impl Desktop {
             )
         })
     }
+}
+
+/// A frame as pixels to search. Points found are relative to the frame's region.
+pub fn pixels(frame: &Frame) -> Result<Pixels<'_>, Fault> {
+    let order = match frame.format {
+        PixelFormat::Bgrx => Order::Bgrx,
+        PixelFormat::Rgba => Order::Rgba,
+    };
+    let Size { width, height } = frame.size();
+    Pixels::new(width, height, frame.stride, frame.bytes(), order)
+        .map_err(|error| Fault::internal(format!("look at a frame: {error}")))
 }

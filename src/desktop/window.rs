@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Desktop, fault};
 use crate::base::{EpochMillis, Rect, limits};
-use crate::platform::{Process, Window, Windows};
+use crate::platform::{PlatformError, Process, Window, Windows};
 use crate::wire::Fault;
 use crate::wire::messages::desktop as msg;
 
@@ -43,8 +43,15 @@ impl Desktop {
         let Some(handle) = system.foreground().map_err(fault)? else {
             return Ok(None);
         };
-        let window = system.get(handle).map_err(fault)?;
-        Ok(Some(ProcessNames::new(self).describe(window, Some(handle))))
+        match system.get(handle) {
+            Ok(window) => {
+                let names = &mut ProcessNames::new(self);
+                Ok(Some(names.describe(window, Some(handle))))
+            }
+            // It went away between the two questions.
+            Err(PlatformError::WindowNotFound(_)) => Ok(None),
+            Err(error) => Err(fault(error)),
+        }
     }
 
     /// The foreground program's identity, or the first thing that keeps it from being known.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::Shared;
 use super::error::JournalError;
-use super::record::decode_line;
+use super::record::{decode_checked, decode_line};
 use super::segment::{Lines, Mark, Segment, expect};
 use crate::base::limits::{JOURNAL_READ_BYTES_MAX, JOURNAL_TAIL_BYTES_MAX};
 use crate::wire::event::Record;
@@ -259,8 +259,8 @@ fn from_disk(
         };
         expect(segment, &line, number)?;
         if number >= seq {
-            let record =
-                decode_line(line.bytes).map_err(|why| segment.corrupt(number, line.offset, why))?;
+            let record = decode_checked(line.bytes)
+                .map_err(|why| segment.corrupt(number, line.offset, why))?;
             if number > seq && line.bytes.len() > *bytes_left {
                 *bytes_left = 0;
                 return Ok(());

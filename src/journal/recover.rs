@@ -40,7 +40,7 @@ pub(super) struct Opened {
 
 pub(super) fn open(options: &Options) -> Result<Opened, JournalError> {
     let dir = &options.dir;
-    fs::create_dir_all(dir).map_err(JournalError::io("create", dir))?;
+    make_dir(dir)?;
     let lock = lock(dir)?;
     let mut segments = segment::list(dir)?;
     for at in 1..segments.len() {
@@ -70,6 +70,19 @@ pub(super) fn open(options: &Options) -> Result<Opened, JournalError> {
         active,
         report,
     })
+}
+
+/// Makes the folder, and makes its name in the folder above durable.
+fn make_dir(dir: &Path) -> Result<(), JournalError> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(dir).map_err(JournalError::io("create", dir))?;
+    match dir.parent() {
+        Some(above) if above.as_os_str().is_empty() => segment::sync_dir(Path::new(".")),
+        Some(above) => segment::sync_dir(above),
+        None => Ok(()),
+    }
 }
 
 /// Takes the folder's lock; the operating system gives it up when the process ends, however it ends.

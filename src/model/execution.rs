@@ -195,6 +195,12 @@ impl Run {
         self.lease_until
     }
 
+    /// The run with the lease that its keeper remembers, where that is not the usual one.
+    pub fn with_lease(mut self, until: EpochMillis) -> Self {
+        self.lease_until = Some(until);
+        self
+    }
+
     /// Takes one input; pure.
     pub fn step(&mut self, input: Input, now: EpochMillis) -> Result<Effects, Refused> {
         use Status::{Pending, Queued, Running, Stopping};

@@ -1,3 +1,4 @@
 //! Pure records and state machines that both sides share.
 
 pub mod execution;
+pub mod link;

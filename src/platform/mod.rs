@@ -9,9 +9,12 @@
 
 pub mod display;
 pub mod frame;
+pub mod paths;
 
 #[cfg(target_os = "linux")]
 pub mod linux;
+#[cfg(not(any(target_os = "linux", target_os = "windows")))]
+pub mod macos;
 #[path = "virtual/mod.rs"]
 pub mod virtual_display;
 #[cfg(target_os = "windows")]
@@ -24,8 +27,12 @@ pub use frame::{Frame, PixelFormat};
 
 use crate::base::{Point, Rect};
 
+pub use native::local_socket;
+
 #[cfg(target_os = "linux")]
 pub use linux as native;
+#[cfg(not(any(target_os = "linux", target_os = "windows")))]
+pub use macos as native;
 #[cfg(target_os = "windows")]
 pub use windows as native;
 

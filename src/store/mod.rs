@@ -7,14 +7,21 @@
 //! Invariants: names only `base`; a job that fails leaves nothing of itself behind; a database of a
 //! newer version is refused, never opened.
 
+pub mod accounts;
+pub mod agents;
+pub mod audit;
+pub mod executions;
 pub mod node;
+mod rows;
+pub mod server;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use rusqlite::Connection;
+/// What a job works on; only the functions of this module know what to do with it.
+pub use rusqlite::Connection;
 
 use crate::base::limits;
 

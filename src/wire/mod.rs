@@ -5,12 +5,24 @@
 //! byte they failed; every method is declared once, in `table`.
 
 pub mod capability;
+mod channel;
 pub mod codes;
+pub mod envelope;
 pub mod event;
+pub mod frame;
+pub mod framed;
 pub mod handler;
+pub mod join;
+pub mod link;
 pub mod messages;
 pub mod method;
+pub mod peer;
+mod peer_answer;
+mod peer_read;
+mod peer_write;
 pub mod permission;
+pub mod rawkey;
+mod request;
 pub mod table;
 
 pub use codes::{Code, Fault};

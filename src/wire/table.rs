@@ -1,6 +1,6 @@
 //! The one table of methods.
 
-use super::messages::{agents, auth, config, desktop, events, executions, scripts, system};
+use super::messages::{agents, auth, config, desktop, events, executions, ipc, scripts, system};
 use super::method::MethodRow;
 
 macro_rules! table {
@@ -55,6 +55,7 @@ table![
     events::Drain,
     events::Follow,
     events::Append,
+    ipc::Hello,
     config::GetRemote,
     config::SetRemote,
     agents::List,

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, geteuid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, geteuid, kill_process, set_parent_process_death_signal};
 use x11rb::connection::{Connection, RequestConnection};
 use x11rb::protocol::xproto::{
     AccessControl, AtomEnum, ConnectionExt as _, CreateWindowAux, Family, HostMode, WindowClass,
@@ -169,12 +169,18 @@ impl Drop for OwnDisplay {
     }
 }
 
-/// A child that is ended and reaped when dropped.
+/// A child that is ended and reaped when dropped: asked first, since a killed X server leaves its
+/// lock and its socket behind.
 struct Owned(Child);
 
 impl Drop for Owned {
     fn drop(&mut self) {
+        let deadline = Instant::now() + Duration::from_millis(limits::DISPLAY_STOP_TIMEOUT_MS);
         // One that has ended already has only its status to collect.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(limits::WINDOW_POLL_MS));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -14,17 +14,20 @@ mod input;
 mod keyboard;
 mod keymap_watch;
 mod keysyms;
+pub mod local_socket;
 mod monitors;
 mod process;
 mod properties;
 mod selection;
 mod selection_owner;
 mod shm;
+mod signals;
 mod typing;
 mod window;
 pub mod x11;
 
 pub use guard::guard_main;
+pub use signals::StopSignals;
 
 use super::{Backend, OpenOptions};
 

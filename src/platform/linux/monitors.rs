@@ -56,6 +56,12 @@ pub fn monitors(session: &Session) -> Result<Vec<Monitor>, Trouble> {
             hdr: None,
         });
     }
+    // Where nobody chose a primary monitor, X programs take the first.
+    if !monitors.iter().any(|monitor| monitor.primary)
+        && let Some(first) = monitors.first_mut()
+    {
+        first.primary = true;
+    }
     Ok(monitors)
 }
 

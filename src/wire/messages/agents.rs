@@ -112,6 +112,9 @@ pub struct Agent {
     pub tags: Vec<String>,
     pub capabilities: Vec<String>,
     pub unknown_capabilities: Vec<String>,
+    /// The two instances that a quarantine is about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rivals: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

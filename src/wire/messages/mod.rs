@@ -6,6 +6,8 @@ pub mod config;
 pub mod desktop;
 pub mod events;
 pub mod executions;
+pub mod http;
+pub mod ipc;
 pub mod scripts;
 pub mod system;
 
