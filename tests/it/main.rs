@@ -15,6 +15,12 @@ mod support;
 
 mod architecture;
 mod capture;
+mod clipboard;
+mod display;
+mod input;
+mod journal;
+mod process;
+mod decoder_props;
 mod display;
 mod ipc;
 mod peer;
