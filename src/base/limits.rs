@@ -196,6 +196,8 @@ pub const SCRIPT_LIST_LEN_MAX: usize = 4 * 1024 * 1024;
 
 pub const CAPTURES_KEPT: usize = 100;
 pub const CAPTURE_TIMEOUT_MS: u64 = 5_000;
+/// Threads that encode one JPEG, the caller's included.
+pub const ENCODE_THREADS_MAX: usize = 4;
 /// Pixels in one frame. More: `capture_region_invalid`.
 pub const FRAME_PIXELS_MAX: u64 = 16_384 * 16_384;
 
@@ -254,10 +256,11 @@ pub const TYPE_TEXT_LEN_MAX: usize = 256 * 1024;
 pub const SCROLL_CLICKS_MAX: u32 = 1_000;
 /// How long a window that was typed into may take to read the new keymap, then `unverifiable`.
 pub const KEYMAP_READ_TIMEOUT_MS: u64 = 3_000;
-/// After this time without a sign a neutral key is tapped: some toolkits read on the next key only.
-pub const KEYMAP_NUDGE_AFTER_MS: u64 = 60;
-/// After this time without a further read of the keymap none is expected to come.
-pub const KEYMAP_QUIET_MS: u64 = 25;
+/// A client that is found asleep this many times in a row has handled its keys.
+pub const KEYMAP_IDLE_LOOKS: usize = 4;
+pub const KEYMAP_LOOK_EVERY_MS: u64 = 2;
+/// The same for a client of another host, which cannot be looked at: silence after its last read.
+pub const KEYMAP_SILENCE_MS: u64 = 300;
 /// Borrowed keycodes go back to the layout after this much idle time.
 pub const KEYMAP_RESTORE_AFTER_MS: u64 = 2_000;
 /// One step of a smooth pointer move.

@@ -11,6 +11,7 @@ mod clipboard;
 mod encode;
 mod fault;
 mod input;
+mod jpeg;
 mod keys;
 mod process;
 mod screen;

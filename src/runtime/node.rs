@@ -141,6 +141,11 @@ impl Node {
         self.desktop.capabilities()
     }
 
+    /// The script that runs now; empty for none.
+    pub fn current_task(&self) -> tokio::sync::watch::Receiver<String> {
+        self.executions.current_task()
+    }
+
     /// Looks at what works on this host and journals a change.
     pub async fn probe_capabilities(&self) -> Result<(), Fault> {
         let desktop = Arc::clone(&self.desktop);

@@ -47,6 +47,17 @@ fn fill(journal: &Journal, count: u64) {
     }
 }
 
+/// The same in groups small enough for segments of a few records.
+fn fill_slowly(journal: &Journal, count: u64) {
+    for first in (1..=count).step_by(5) {
+        let group = first..=count.min(first + 4);
+        let pending: Vec<_> = group.map(|n| journal.submit(note(n))).collect();
+        for pending in pending {
+            pending.wait().unwrap();
+        }
+    }
+}
+
 /// Every record that can be read, from the oldest on.
 fn read_all(journal: &Journal) -> Result<Vec<Record>, Fault> {
     let range = journal.range();
@@ -197,9 +208,7 @@ fn closed_journal_refuses_appends_and_still_reads() {
 fn retention_keeps_the_newest_and_old_cursors_are_told() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(small(dir.path())).unwrap();
-    for n in 1..=400 {
-        journal.append_blocking(note(n)).unwrap();
-    }
+    fill_slowly(&journal, 400);
     let range = journal.range();
     assert!(range.first_seq > 1, "something has expired");
     assert_eq!(range.next_seq, 401);
@@ -272,9 +281,7 @@ fn damage(path: &Path, line: usize) -> u64 {
 fn damage_inside_an_older_segment_is_refused_when_read() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(small(dir.path())).unwrap();
-    for n in 1..=30 {
-        journal.append_blocking(note(n)).unwrap();
-    }
+    fill_slowly(&journal, 30);
     drop(journal);
     let first = segments(dir.path()).remove(0);
     let offset = damage(&first, 3);
@@ -291,9 +298,7 @@ fn damaged_ends_and_missing_segments_are_refused_at_opening() {
     let fresh = || {
         let dir = tempfile::tempdir().unwrap();
         let (journal, _) = Journal::open(small(dir.path())).unwrap();
-        for n in 1..=30 {
-            journal.append_blocking(note(n)).unwrap();
-        }
+        fill_slowly(&journal, 60);
         let paths = segments(dir.path());
         assert!(paths.len() > 3);
         (dir, paths)
@@ -394,13 +399,19 @@ async fn followers_see_every_record_across_rotations() {
 }
 
 #[tokio::test]
+async fn blocking_appends_inside_a_task_are_all_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(dir.path());
+    fill(&journal, 1_000);
+    assert_eq!(journal.range().next_seq, 1_001);
+}
+
+#[tokio::test]
 async fn follower_that_retention_overtook_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(small(dir.path())).unwrap();
     let mut follower = journal.follow(1).unwrap();
-    for n in 1..=400 {
-        journal.append(note(n)).await.unwrap();
-    }
+    fill_slowly(&journal, 400);
     assert_eq!(follower.next().await.unwrap_err().code, Code::CursorExpired);
 }
 
@@ -478,9 +489,7 @@ fn drain_counts_durable_events_that_retention_took() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(small(dir.path())).unwrap();
     let mut subscriber = journal.subscribe();
-    for n in 1..=400 {
-        journal.append_blocking(note(n)).unwrap();
-    }
+    fill_slowly(&journal, 400);
     let reply = subscriber.drain(1_000).unwrap();
     let first = journal.range().first_seq;
     assert_eq!(reply.dropped, first - 1);
@@ -655,4 +664,47 @@ fn numbers_are_read_as_they_were_written() {
         .append_blocking(Draft::new("custom.note", payload))
         .unwrap();
     assert_eq!(journal.read(1, 1).unwrap(), [record]);
+}
+
+#[test]
+fn reads_beside_retention_are_contiguous_or_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(small(dir.path())).unwrap();
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut next, mut seen, mut expired) = (1, 0_u64, 0_u64);
+                    while done.load(Ordering::Acquire) == 0 || next < journal.range().next_seq {
+                        match journal.read(next, 5) {
+                            Ok(records) => {
+                                for record in records {
+                                    assert_eq!((record.sequence, number(&record)), (next, next));
+                                    next += 1;
+                                    seen += 1;
+                                }
+                            }
+                            Err(fault) => {
+                                assert_eq!(fault.code, Code::CursorExpired, "{fault}");
+                                next = journal.range().first_seq;
+                                expired += 1;
+                            }
+                        }
+                        // Behind on purpose, so that segments go away under the reader.
+                        if seen % 100 == 0 && done.load(Ordering::Acquire) == 0 {
+                            next = journal.range().first_seq;
+                        }
+                    }
+                    seen + expired
+                })
+            })
+            .collect();
+        fill_slowly(&journal, 600);
+        done.store(1, Ordering::Release);
+        for reader in readers {
+            assert!(reader.join().unwrap() > 0);
+        }
+    });
+    assert!(journal.range().first_seq > 1);
 }

@@ -4,15 +4,21 @@
 mod support;
 
 mod architecture;
+mod auth;
 mod capture;
+mod control_server;
 mod decoder_props;
 mod display;
 mod enrol;
+mod ipc;
 mod journal;
 mod link;
 mod link_support;
+mod openapi;
 mod peer;
 mod protocol1;
+mod rbac;
+mod rest;
 mod script;
 mod script_desktop;
 mod script_examples;

@@ -108,3 +108,10 @@ fn any_text_arrives_on_the_german_layout() {
 fn any_text_arrives_on_the_french_layout() {
     types_all_lines(&["fr"]);
 }
+
+#[test]
+fn more_new_symbols_than_spare_keycodes_arrive_in_order() {
+    let typewriter = Typewriter::start(&["us"]);
+    let line: String = ('一'..).take(120).collect();
+    assert_eq!(typewriter.line(&line), line);
+}
