@@ -82,8 +82,8 @@ pub async fn join(args: JoinArgs, globals: &Globals) -> Result<(), Fault> {
     } else {
         args.join
     };
-    private_dir(&paths.state_dir)?;
-    let dir = paths.state_dir.join("agent");
+    private_dir(&paths.data_dir)?;
+    let dir = paths.agent_dir();
     private_dir(&dir)?;
     let joined = enrol::join(text.trim(), &dir, &config_path, &config.remote).await?;
     if globals.json {
@@ -120,8 +120,8 @@ impl Start {
     /// Opens the data folder and starts the node with its front doors. `logs` also starts the
     /// process's log, which then reaches local readers.
     pub async fn begin(self, logs: bool) -> Result<Running, Fault> {
-        private_dir(&self.paths.state_dir)?;
-        let dir = self.paths.state_dir.join("agent");
+        private_dir(&self.paths.data_dir)?;
+        let dir = self.paths.agent_dir();
         private_dir(&dir)?;
         let instance_id = InstanceId::random();
         let journal_options = Options::new(dir.join("journal"), instance_id.clone());
@@ -162,7 +162,7 @@ impl Start {
         let ipc_stop = CancellationToken::new();
         let ipc_options = IpcOptions {
             config: self.config.ipc.clone(),
-            state_dir: self.paths.state_dir.clone(),
+            state_dir: dir.clone(),
         };
         let ipc = ipc::serve(
             ipc_options,

@@ -25,6 +25,14 @@ use crate::wire::{Code, Fault};
 /// The shared tokens of protocol-1 agents, separated by commas.
 const PLAIN_TOKENS: &str = "WINGMAN_AGENT_TOKENS";
 
+/// The server's settings in its folder.
+pub const SERVER_TOML: &str = "server.toml";
+
+/// The server's own folder: settings, key, database, journal, artifacts.
+pub fn server_dir(paths: &Paths) -> PathBuf {
+    paths.data_dir.join("server")
+}
+
 /// Whether agents connect over the network.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Doors {
@@ -52,7 +60,9 @@ pub struct Running {
 /// `wingman server`.
 pub async fn run(args: ServerRunArgs, globals: &Globals) -> Result<(), Fault> {
     let paths = globals.paths()?;
-    let path = args.config.unwrap_or_else(|| paths.server_toml());
+    let path = args
+        .config
+        .unwrap_or_else(|| server_dir(&paths).join(SERVER_TOML));
     let mut config = ServerConfig::load(&path).map_err(|error| config_fault(&error))?;
     if let Some(listen) = args.listen {
         config.http.listen = listen;
@@ -99,8 +109,8 @@ async fn announce(running: &Running, json: bool) -> Result<(), Fault> {
 
 /// Opens the data folder and serves.
 pub async fn begin(paths: &Paths, config: ServerConfig, doors: Doors) -> Result<Running, Fault> {
-    private_dir(&paths.state_dir)?;
-    let dir = paths.state_dir.join("server");
+    private_dir(&paths.data_dir)?;
+    let dir = server_dir(paths);
     private_dir(&dir)?;
     // A taken port is told before anything else starts.
     let listener = bind(&config.http.listen).await?;

@@ -23,7 +23,8 @@ pub async fn run(args: UpArgs, globals: &Globals) -> Result<(), Fault> {
     let config_path = paths.agent_toml();
     let agent_config = AgentConfig::load(&config_path).map_err(|error| config_fault(&error))?;
     let mut server_config =
-        ServerConfig::load(&paths.server_toml()).map_err(|error| config_fault(&error))?;
+        ServerConfig::load(&server::server_dir(&paths).join(server::SERVER_TOML))
+            .map_err(|error| config_fault(&error))?;
     if let Some(listen) = args.listen {
         server_config.http.listen = listen;
     }
