@@ -1,33 +1,33 @@
 //! The one integration binary: a file for each feature.
-mod auth;
-mod control_server;
-mod decoder_props;
-mod enrol;
-mod journal;
-mod link;
-mod link_support;
-mod openapi;
-mod rbac;
-mod rest;
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod architecture;
+mod auth;
 mod capture;
 mod clipboard;
 mod display;
 mod input;
 mod journal;
 mod process;
+mod control_server;
 mod decoder_props;
 mod display;
+mod enrol;
 mod ipc;
+mod journal;
+mod link;
+mod link_support;
+mod openapi;
 mod peer;
 mod protocol1;
+mod rbac;
 mod recovery;
 mod roles;
 mod reference;
+mod reference;
+mod rest;
 mod roles;
 mod script;
 mod script_desktop;
