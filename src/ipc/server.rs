@@ -191,7 +191,9 @@ async fn turn_away(mut wire: BoxWire, fault: Fault) {
     let _ = Envelope::error(&fault).put(&mut out);
     let told = async {
         wire.write_all(&out).await?;
-        wire.shutdown().await
+        wire.shutdown().await?;
+        // A close with bytes of the peer's unread would take the message away from it.
+        tokio::io::copy(&mut wire, &mut tokio::io::sink()).await
     };
     // A peer that does not read learns nothing; it is not waited for.
     let _ = tokio::time::timeout(Duration::from_millis(limits::IPC_FLUSH_MS), told).await;

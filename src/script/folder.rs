@@ -37,6 +37,13 @@ pub fn resolve_below(host: &dyn Host, path: &str) -> Result<PathBuf, ScriptFault
     if is_root {
         return Err(denied(path, "this is the folder itself"));
     }
+    if host
+        .private_paths()
+        .iter()
+        .any(|own| own.starts_with(&full))
+    {
+        return Err(denied(path, "the agent's own files are below it"));
+    }
     Ok(full)
 }
 
@@ -74,6 +81,9 @@ pub fn resolve(host: &dyn Host, path: &str) -> Result<PathBuf, ScriptFault> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(io_fault("look at", path, &error)),
         }
+    }
+    if host.private_paths().iter().any(|own| full.starts_with(own)) {
+        return Err(denied(path, "it belongs to the agent itself"));
     }
     Ok(full)
 }

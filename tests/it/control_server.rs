@@ -153,7 +153,7 @@ impl TestServer {
             })
             .await
             .unwrap();
-            let listener = bind("127.0.0.1:0").await.unwrap();
+            let listener = bind("127.0.0.1:0", "--listen").await.unwrap();
             let address = listener.local_addr().unwrap();
             let admin = server.mint_local_token().await.unwrap().expose().to_owned();
             let (serving, stop) = (server.clone(), shutdown.clone());
