@@ -6,6 +6,7 @@ mod support;
 mod architecture;
 mod auth;
 mod capture;
+mod cli;
 mod clipboard;
 mod control_server;
 mod decoder_props;
