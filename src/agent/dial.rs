@@ -13,8 +13,8 @@ use super::plain;
 use crate::base::limits;
 use crate::config::RemoteConfig;
 use crate::wire::frame::{Frame, FrameType, Protocol};
+use crate::wire::framed::Framed;
 use crate::wire::link::{CHALLENGE, LinkError, Notice, PING, PONG, Register, RegisterAck, object};
-use crate::wire::peer::Framed;
 use crate::wire::rawkey::{self, AGENT_KEY_FILE, LinkKey, PublicKey};
 use crate::wire::{Code, Fault};
 

@@ -58,10 +58,17 @@ async fn answer(node: Arc<dyn Handler>, mut call: Call) -> Result<Answer, Fault>
         Value::Object(params) => params,
         _ => Map::new(),
     };
+    if old_name == "run_script" {
+        for (old, new) in [("content", "source"), ("timeout", "timeoutMs")] {
+            if let Some(value) = params.remove(old) {
+                params.insert(new.to_owned(), value);
+            }
+        }
+    }
     coerce(&mut params, &(row.params_schema)());
     match old_name.as_str() {
         "run_script" => {
-            if !params.contains_key("path") && !params.contains_key("content") {
+            if !params.contains_key("path") && !params.contains_key("source") {
                 return Err(Fault::invalid_params(
                     "run_script",
                     "missing path parameter",
@@ -129,10 +136,8 @@ fn takes_text(property: &Value, root: &Value) -> bool {
 fn gather_args(params: &mut Map<String, Value>) {
     const OWN: &[&str] = &[
         "path",
-        "content",
         "source",
         "language",
-        "timeout",
         "timeoutMs",
         "name",
         "args",
@@ -161,7 +166,7 @@ fn gather_args(params: &mut Map<String, Value>) {
         params.insert("args".to_owned(), Value::Object(args));
     }
     // A path that comes with its text is a name.
-    if params.contains_key("content")
+    if params.contains_key("source")
         && let Some(path) = params.remove("path")
     {
         params.entry("name").or_insert(path);
@@ -209,12 +214,9 @@ async fn old_status(
 /// A record as old events; most have none.
 pub(super) fn events_of(record: &Record) -> Vec<(&'static str, Value)> {
     let payload = &record.payload;
-    let script_id = payload
-        .get("executionId")
-        .and_then(Value::as_str)
-        .unwrap_or(&record.session_id);
     match record.event_type.as_str() {
         name::EXECUTION_OUTPUT => {
+            let script_id = payload.get("executionId");
             let lines = payload.get("lines").and_then(Value::as_array);
             lines
                 .into_iter()
@@ -230,11 +232,14 @@ pub(super) fn events_of(record: &Record) -> Vec<(&'static str, Value)> {
                 .collect()
         }
         name::EXECUTION_STATE => {
-            let status = payload.get("status").and_then(Value::as_str);
+            let execution = payload.get("execution").unwrap_or(payload);
+            let status = execution.get("status").and_then(Value::as_str);
             let state = status.and_then(Status::parse).map_or("unknown", old_state);
-            let error = payload.get("error").and_then(|error| error.get("message"));
+            let error = execution
+                .get("error")
+                .and_then(|error| error.get("message"));
             let data = json!({
-                "scriptId": script_id,
+                "scriptId": execution.get("executionId"),
                 "state": state,
                 "status": status,
                 "error": error.and_then(Value::as_str).unwrap_or(""),
@@ -328,16 +333,41 @@ mod tests {
     }
 
     #[test]
+    fn final_state_is_told_in_the_old_words() {
+        let execution = json!({"executionId": "run-1", "status": "failed",
+            "error": {"code": "script_error", "message": "no such window"}});
+        let record = Record {
+            schema_version: Record::SCHEMA_VERSION,
+            sequence: 1,
+            event_id: crate::base::ids::EventId::random(),
+            observed_at: crate::base::EpochMillis(0),
+            committed_at: crate::base::EpochMillis(0),
+            session_id: "run-1".into(),
+            stream: "executions".into(),
+            event_type: name::EXECUTION_STATE.into(),
+            source: Default::default(),
+            foreground: None,
+            correlation_id: None,
+            causation_id: None,
+            payload: json!({"execution": execution}),
+            artifacts: Vec::new(),
+        };
+        let told = json!({"scriptId": "run-1", "state": "error", "status": "failed",
+            "error": "no such window"});
+        assert_eq!(events_of(&record), [("script_state", told)]);
+    }
+
+    #[test]
     fn script_parameters_of_its_own_become_args() {
         let Value::Object(mut params) =
-            json!({"path": "a.lua", "content": "x", "who": "me", "count": 3})
+            json!({"path": "a.lua", "source": "x", "who": "me", "count": 3})
         else {
             panic!("an object")
         };
         gather_args(&mut params);
         assert_eq!(
             Value::Object(params),
-            json!({"content": "x", "name": "a.lua", "args": {"who": "me", "count": "3"}})
+            json!({"source": "x", "name": "a.lua", "args": {"who": "me", "count": "3"}})
         );
     }
 }

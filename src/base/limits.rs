@@ -108,6 +108,10 @@ pub const EVENT_STREAM_QUEUE_LEN_MAX: usize = 256;
 /// `events.drain` when it does not say.
 pub const EVENTS_DRAIN_DEFAULT: usize = 500;
 pub const EVENTS_DRAIN_MAX: usize = 10_000;
+/// Records looked through for the last ones of one type.
+pub const EVENTS_TAIL_SEARCH_MAX: u64 = 100_000;
+/// From connecting to an agent's first answer; then it counts as unavailable.
+pub const IPC_HELLO_TIMEOUT_MS: u64 = 10_000;
 /// Volatile events kept for readers. Full: `log.line` is dropped first, then the oldest; counted.
 pub const VOLATILE_EVENTS_LEN_MAX: usize = 1_000;
 /// A log line is cut here, in characters, and marked.
@@ -256,10 +260,11 @@ pub const TYPE_TEXT_LEN_MAX: usize = 256 * 1024;
 pub const SCROLL_CLICKS_MAX: u32 = 1_000;
 /// How long a window that was typed into may take to read the new keymap, then `unverifiable`.
 pub const KEYMAP_READ_TIMEOUT_MS: u64 = 3_000;
-/// After this time without a sign a neutral key is tapped: some toolkits read on the next key only.
-pub const KEYMAP_NUDGE_AFTER_MS: u64 = 60;
-/// After this time without a further read of the keymap none is expected to come.
-pub const KEYMAP_QUIET_MS: u64 = 25;
+/// A client that is found asleep this many times in a row has handled its keys.
+pub const KEYMAP_IDLE_LOOKS: usize = 4;
+pub const KEYMAP_LOOK_EVERY_MS: u64 = 2;
+/// The same for a client of another host, which cannot be looked at: silence after its last read.
+pub const KEYMAP_SILENCE_MS: u64 = 300;
 /// Borrowed keycodes go back to the layout after this much idle time.
 pub const KEYMAP_RESTORE_AFTER_MS: u64 = 2_000;
 /// One step of a smooth pointer move.

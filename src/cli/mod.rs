@@ -15,6 +15,7 @@ mod output;
 mod roles;
 mod run;
 mod screenshot;
+mod session;
 mod windows;
 
 use std::ffi::OsString;
@@ -73,12 +74,9 @@ pub struct Globals {
     /// SHA-256 of the server's own certificate, as `wingman server` prints it.
     #[arg(long, global = true, env = "WINGMAN_PIN", value_name = "SHA256")]
     pub pin: Option<String>,
-    /// Where journal, database and sockets lie.
-    #[arg(long, global = true, env = "WINGMAN_STATE_DIR", value_name = "DIR")]
-    pub state_dir: Option<PathBuf>,
-    /// Where agent.toml, server.toml and the saved login lie.
-    #[arg(long, global = true, env = "WINGMAN_CONFIG_DIR", value_name = "DIR")]
-    pub config_dir: Option<PathBuf>,
+    /// The folder that holds everything of this user: settings, journal, database, sockets.
+    #[arg(long, global = true, env = "WINGMAN_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
     /// Print JSON instead of text for people.
     #[arg(long, global = true)]
     pub json: bool,
@@ -92,9 +90,9 @@ fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
 }
 
 impl Globals {
-    /// This user's folders.
+    /// This user's folder.
     pub fn paths(&self) -> Result<Paths, Fault> {
-        Paths::resolve(self.state_dir.clone(), self.config_dir.clone())
+        Paths::resolve(self.data.clone())
     }
 
     fn wanted(&self) -> Wanted {
@@ -158,6 +156,9 @@ pub enum ClientCommand {
     Monitors(monitors::MonitorsArgs),
     Events(events::EventsArgs),
     IpcClient(ipc_client::IpcClientArgs),
+    Login(session::LoginArgs),
+    Logout(session::LogoutArgs),
+    Dashboard(session::DashboardArgs),
 }
 
 /// Reads the command line. Help, the version and errors are printed here, and their exit code comes
@@ -202,6 +203,9 @@ pub async fn run(command: ClientCommand, globals: &Globals) -> u8 {
         ClientCommand::Monitors(args) => monitors::run(args, globals).await,
         ClientCommand::Events(args) => events::run(args, globals).await,
         ClientCommand::IpcClient(args) => ipc_client::run(args, globals).await,
+        ClientCommand::Login(args) => session::login(args, globals).await,
+        ClientCommand::Logout(args) => session::logout(args, globals).await,
+        ClientCommand::Dashboard(args) => session::dashboard(args, globals).await,
     };
     done.unwrap_or_else(|fault| report(&fault, globals.json))
 }

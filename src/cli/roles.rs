@@ -30,7 +30,7 @@ pub struct ServerArgs {
 /// How to run the server.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ServerRunArgs {
-    /// server.toml; the one in the configuration directory when absent.
+    /// server.toml; the one in the data folder when absent.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Where the API listens; server.toml's address when absent.
@@ -70,7 +70,7 @@ pub enum AgentAction {
 /// Run the agent: local IPC, and the link to the server once joined.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AgentRunArgs {
-    /// agent.toml; the one in the configuration directory when absent.
+    /// agent.toml; the one in the data folder when absent.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The display to look after, such as :0; `none` works without one.
@@ -84,7 +84,7 @@ pub struct JoinArgs {
     /// The join string; `-` reads it from standard input.
     #[arg(value_name = "STRING")]
     pub join: String,
-    /// agent.toml; the one in the configuration directory when absent.
+    /// agent.toml; the one in the data folder when absent.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }

@@ -62,13 +62,19 @@ pub fn find(wanted: &Wanted, paths: &Paths) -> Result<Place, Fault> {
     }
 }
 
-/// A named server gets the named token; the saved one only where it was saved for that server.
-fn named(server: &str, wanted: &Wanted, saved: Option<login::Login>) -> Place {
-    let address = if server.contains("://") {
+/// A server's address as it is saved and compared: `https://` where no scheme is named.
+pub fn address(server: &str) -> String {
+    let server = server.trim_end_matches('/');
+    if server.contains("://") {
         server.to_owned()
     } else {
         format!("https://{server}")
-    };
+    }
+}
+
+/// A named server gets the named token; the saved one only where it was saved for that server.
+fn named(server: &str, wanted: &Wanted, saved: Option<login::Login>) -> Place {
+    let address = address(server);
     let saved = saved.filter(|login| login.server == address);
     let (token, pin) = saved.map_or((None, None), |login| (Some(login.token), login.pin));
     Place::Server {
@@ -81,7 +87,7 @@ fn named(server: &str, wanted: &Wanted, saved: Option<login::Login>) -> Place {
 fn local(paths: &Paths) -> Result<Place, Fault> {
     let config = AgentConfig::load(&paths.agent_toml())
         .map_err(|error| Fault::new(Code::ConfigInvalid, error.to_string()))?;
-    Endpoint::resolve(&config.ipc, &paths.state_dir).map(Place::Local)
+    Endpoint::resolve(&config.ipc, &paths.agent_dir()).map(Place::Local)
 }
 
 /// Connects. A server is reached at the first call; a local agent at once.
@@ -105,8 +111,7 @@ mod tests {
 
     fn paths(dir: &tempfile::TempDir) -> Paths {
         Paths {
-            state_dir: dir.path().join("state"),
-            config_dir: dir.path().join("config"),
+            data_dir: dir.path().to_owned(),
         }
     }
 

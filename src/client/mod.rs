@@ -17,6 +17,6 @@ mod tls;
 
 pub use caller::{Blob, Caller, EventStream};
 pub use http::{HttpCaller, RecordStream};
-pub use lookup::{Place, Wanted, connect, find};
+pub use lookup::{Place, Wanted, address, connect, find};
 pub use paths::Paths;
 pub use target::{AgentChoice, pick};

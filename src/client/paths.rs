@@ -1,53 +1,57 @@
-//! Where this user's files lie.
+//! Where the files of this user lie, as the command line finds them.
+//!
+//! ```text
+//! <data>/up.json           the record of a running `wingman up` or `wingman server`
+//! <data>/login.json        the saved login of the command line
+//! <data>/agent/agent.toml  the agent's settings, which name its endpoint
+//! ```
 
 use std::path::PathBuf;
 
+use crate::platform::paths::usual_data_dir;
 use crate::wire::{Code, Fault};
 
-/// The folders of this user.
+/// The folder of all roles of this user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
-    /// Journal, database, sockets, the record of a running `wingman up`.
-    pub state_dir: PathBuf,
-    /// agent.toml, server.toml, the saved login.
-    pub config_dir: PathBuf,
+    pub data_dir: PathBuf,
 }
 
 impl Paths {
-    /// The given folders, and the system's usual ones for those that are not given.
-    /// `config_invalid` when this user has no home and a folder is missing.
-    pub fn resolve(state: Option<PathBuf>, config: Option<PathBuf>) -> Result<Self, Fault> {
-        let usual = directories::ProjectDirs::from("", "", "wingman");
-        let missing = |what: &str| {
-            let text = format!("no {what} directory is known for this user; name one");
-            Fault::new(Code::ConfigInvalid, text)
-        };
-        let state_dir = state.or_else(|| {
-            let dirs = usual.as_ref()?;
-            Some(dirs.state_dir().unwrap_or(dirs.data_local_dir()).to_owned())
-        });
-        let config_dir = config.or_else(|| Some(usual.as_ref()?.config_dir().to_owned()));
-        Ok(Self {
-            state_dir: state_dir.ok_or_else(|| missing("state"))?,
-            config_dir: config_dir.ok_or_else(|| missing("configuration"))?,
-        })
+    /// The given folder, or the system's usual one. `config_invalid` when none was given and this
+    /// user has no home.
+    pub fn resolve(given: Option<PathBuf>) -> Result<Self, Fault> {
+        let data_dir = given.or_else(usual_data_dir).ok_or_else(|| {
+            Fault::new(
+                Code::ConfigInvalid,
+                "this user has no home folder: set --data or HOME",
+            )
+        })?;
+        let absolute = std::path::absolute(&data_dir).map_err(|error| {
+            Fault::new(
+                Code::ConfigInvalid,
+                format!("resolve {}: {error}", data_dir.display()),
+            )
+        })?;
+        Ok(Self { data_dir: absolute })
+    }
+
+    /// The agent's own folder: settings, socket, journal.
+    pub fn agent_dir(&self) -> PathBuf {
+        self.data_dir.join("agent")
     }
 
     pub fn agent_toml(&self) -> PathBuf {
-        self.config_dir.join("agent.toml")
-    }
-
-    pub fn server_toml(&self) -> PathBuf {
-        self.config_dir.join("server.toml")
+        self.agent_dir().join("agent.toml")
     }
 
     /// The saved login of the command line.
     pub fn login(&self) -> PathBuf {
-        self.config_dir.join("login.json")
+        self.data_dir.join("login.json")
     }
 
     /// The record of a running `wingman up` or `wingman server`.
     pub fn record(&self) -> PathBuf {
-        self.state_dir.join("up.json")
+        self.data_dir.join("up.json")
     }
 }

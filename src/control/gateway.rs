@@ -28,8 +28,8 @@ use super::registry::Registry;
 use crate::base::ids::AgentId;
 use crate::base::{Secret, limits};
 use crate::wire::frame::Protocol;
+use crate::wire::framed::Framed;
 use crate::wire::messages::agents::{InviteParams, InviteReply};
-use crate::wire::peer::Framed;
 use crate::wire::rawkey::{self, KeyError, LinkKey};
 use crate::wire::{Answer, BoxFuture, Call, Code, Fault};
 

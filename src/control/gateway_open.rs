@@ -17,15 +17,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::gateway::{Inner, Stream};
 use super::gateway_session::Session;
-use super::registry::{Accepted, Live, Registering};
+use super::registry::Live;
+use super::registry_admit::{Accepted, Registering};
 use crate::base::ids::AgentId;
 use crate::base::limits;
 use crate::wire::frame::{Frame, FrameType, Protocol};
+use crate::wire::framed::Framed;
 use crate::wire::handler::{Handler, Origin};
 use crate::wire::link::{
     ENROLL, Enroll, EnrollReply, Notice, PING, PONG, Register, RegisterAck, Response, object,
 };
-use crate::wire::peer::{Framed, Peer, Side};
+use crate::wire::peer::{Peer, Side};
 use crate::wire::rawkey::PublicKey;
 use crate::wire::{Answer, BoxFuture, Call, Code, Fault};
 

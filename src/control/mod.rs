@@ -23,6 +23,7 @@ pub mod openapi;
 mod params;
 mod plain;
 pub mod registry;
+mod registry_admit;
 mod registry_tokens;
 pub mod routes;
 pub mod server;

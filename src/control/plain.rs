@@ -21,11 +21,12 @@ use super::registry_tokens::{Proof, nonce};
 use crate::base::ids::{AgentId, ExecutionId, FrameId};
 use crate::base::{EpochMillis, Point, Rect, limits};
 use crate::wire::frame::{Frame, FrameType};
+use crate::wire::framed::Framed;
 use crate::wire::link::{CHALLENGE, ChallengeReply, PING, PONG, Register, object};
 use crate::wire::messages::desktop::{Capture, ForegroundState, PixelTransform, RuleState, Window};
 use crate::wire::messages::executions::Status;
 use crate::wire::messages::scripts::{RunReply, StopReply};
-use crate::wire::peer::{Framed, Peer};
+use crate::wire::peer::Peer;
 use crate::wire::{Answer, Blob, Call, Code, Fault, table};
 
 /// Opens a link of protocol 1 and runs its session to the end.

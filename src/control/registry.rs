@@ -17,15 +17,14 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::gateway_open::Candidate;
 use crate::base::ids::AgentId;
-use crate::base::{Clock, EpochMillis, Secret, limits};
+use crate::base::{Clock, EpochMillis, limits};
 use crate::model::link::{Admission, DuplicateWatch};
-use crate::store::agents::{self, AgentRow, Changed, InviteUse, Mark};
+use crate::store::agents::{self, AgentRow, Changed, Mark};
 use crate::store::{Store, StoreError};
 use crate::wire::capability;
 use crate::wire::join::JoinString;
-use crate::wire::link::{Enroll, Heartbeat, Register};
+use crate::wire::link::Heartbeat;
 use crate::wire::messages::agents::{
     Agent, AgentStatus, InviteParams, InviteReply, LinkHealth, ListParams, ListReply, Resources,
     SetTagsParams, SplitParams,
@@ -43,43 +42,37 @@ const FACT_CHARS_MAX: usize = 256;
 /// A link that is registered.
 #[derive(Clone)]
 pub(super) struct Live {
-    pub epoch: u64,
-    pub instance: Option<String>,
-    pub peer: Peer,
+    pub(super) epoch: u64,
+    pub(super) instance: Option<String>,
+    pub(super) peer: Peer,
     /// Fires when the session has told everybody that it ended.
-    pub ended: CancellationToken,
+    pub(super) ended: CancellationToken,
     /// The database token that let it in.
-    token: Option<String>,
-    resources: Option<Resources>,
-    health: Option<LinkHealth>,
-    current_task: Option<String>,
-    heard_at: EpochMillis,
+    pub(super) token: Option<String>,
+    pub(super) resources: Option<Resources>,
+    pub(super) health: Option<LinkHealth>,
+    pub(super) current_task: Option<String>,
+    pub(super) heard_at: EpochMillis,
 }
 
-/// A registration that was let in.
-pub(super) struct Accepted {
-    pub agent: AgentId,
-    pub epoch: u64,
-}
-
-struct State {
-    rows: HashMap<AgentId, Changed>,
-    live: HashMap<AgentId, Live>,
+pub(super) struct State {
+    pub(super) rows: HashMap<AgentId, Changed>,
+    pub(super) live: HashMap<AgentId, Live>,
     /// Agents whose registration is under way.
-    registering: HashSet<AgentId>,
-    watches: HashMap<AgentId, DuplicateWatch>,
-    admission: Admission,
+    pub(super) registering: HashSet<AgentId>,
+    pub(super) watches: HashMap<AgentId, DuplicateWatch>,
+    pub(super) admission: Admission,
     /// `agent.enroll` tries by address.
-    tries: HashMap<String, (u32, EpochMillis)>,
+    pub(super) tries: HashMap<String, (u32, EpochMillis)>,
 }
 
 /// The registry; share it behind an `Arc`.
 pub struct Registry {
-    store: Store,
-    clock: Arc<dyn Clock>,
+    pub(super) store: Store,
+    pub(super) clock: Arc<dyn Clock>,
     /// Numbers the changes of rows in the order of the database.
-    revisions: Arc<AtomicU64>,
-    state: Mutex<State>,
+    pub(super) revisions: Arc<AtomicU64>,
+    pub(super) state: Mutex<State>,
 }
 
 /// Folds a database error; the caller learns no details of the schema.
@@ -95,7 +88,7 @@ fn unknown(agent: &AgentId) -> Fault {
     Fault::new(Code::NotFound, format!("no agent {agent}"))
 }
 
-fn quarantined(agent: &AgentId) -> Fault {
+pub(super) fn quarantined(agent: &AgentId) -> Fault {
     Fault::new(
         Code::AgentQuarantined,
         format!("two processes hold the key of {agent}; a person has to split them"),
@@ -108,39 +101,8 @@ pub(super) fn sha256_hex(text: &str) -> String {
     data_encoding::HEXLOWER.encode(digest.as_ref())
 }
 
-/// Why this instance of an agent may not register.
-fn refusal(agent: &AgentId, row: &AgentRow, instance: Option<&str>) -> Result<(), Fault> {
-    let refused = instance.is_some_and(|id| row.refused.iter().any(|lost| lost == id));
-    match row.mark {
-        Mark::Revoked => Err(Fault::new(
-            Code::AgentRevoked,
-            format!("{agent} was revoked"),
-        )),
-        Mark::Quarantined => Err(quarantined(agent)),
-        Mark::Active if refused => Err(quarantined(agent)),
-        Mark::Active => Ok(()),
-    }
-}
-
-fn invite_outcome(used: InviteUse) -> Result<AgentId, Fault> {
-    let (code, why) = match used {
-        InviteUse::Accepted(changed) => {
-            return AgentId::parse(changed.row.agent_id)
-                .map_err(|error| Fault::internal(format!("stored agent id: {error}")));
-        }
-        InviteUse::IdTaken => (Code::Conflict, "the agent id is taken"),
-        InviteUse::Invalid => (
-            Code::InviteInvalid,
-            "the invitation is unknown or its secret is wrong",
-        ),
-        InviteUse::Used => (Code::InviteUsed, "the invitation was used before"),
-        InviteUse::Expired => (Code::InviteExpired, "the invitation's time has passed"),
-    };
-    Err(Fault::new(code, why))
-}
-
 /// Hostile text, cut and without control characters.
-fn fact(text: &str) -> String {
+pub(super) fn fact(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
         .take(FACT_CHARS_MAX)
@@ -172,7 +134,7 @@ impl Registry {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it is held, so a poisoned lock is still whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -186,7 +148,7 @@ impl Registry {
     }
 
     /// Shows a change that is on disk, unless a later one is shown already.
-    fn show_changed(&self, agent: &AgentId, changed: Changed) {
+    pub(super) fn show_changed(&self, agent: &AgentId, changed: Changed) {
         let mut state = self.state();
         match state.rows.get(agent) {
             Some(shown) if shown.revision >= changed.revision => {}
@@ -195,7 +157,7 @@ impl Registry {
     }
 
     /// Changes a row: on disk first, then in memory. Changes of one row never overlap.
-    async fn change(
+    pub(super) async fn change(
         &self,
         agent: &AgentId,
         change: impl FnOnce(Option<AgentRow>) -> Result<AgentRow, Fault> + Send + 'static,
@@ -413,132 +375,6 @@ impl Registry {
         shown.is_some_and(|shown| shown.row.public_key.is_some())
     }
 
-    /// Counts an address's try to enrol: `rate_limited` beyond the limit.
-    pub(super) fn count_try(&self, address: &str) -> Result<(), Fault> {
-        let now = self.clock.now();
-        let mut state = self.state();
-        state
-            .tries
-            .retain(|_, (_, since)| now.since(*since) < limits::ENROLL_WINDOW_MS);
-        if state.tries.len() >= limits::ENROLL_ADDRESSES_MAX
-            && let Some(oldest) = state
-                .tries
-                .iter()
-                .min_by_key(|(_, (_, since))| *since)
-                .map(|(address, _)| address.clone())
-        {
-            state.tries.remove(&oldest);
-        }
-        let (count, _) = state.tries.entry(address.to_owned()).or_insert((0, now));
-        *count += 1;
-        if *count > limits::ENROLL_TRIES_MAX {
-            return Err(Fault::new(
-                Code::RateLimited,
-                "too many tries to enrol from this address",
-            ));
-        }
-        Ok(())
-    }
-
-    /// Enrols a key by an invitation. The id wished for is kept unless another key holds it.
-    pub(super) async fn enrol(
-        &self,
-        message: Enroll,
-        key: PublicKey,
-        ip: Option<String>,
-    ) -> Result<AgentId, Fault> {
-        if let Ok(agent) = self.by_key(key) {
-            return Err(Fault::new(
-                Code::Conflict,
-                format!("this key is enrolled as {agent} already"),
-            ));
-        }
-        let wish = message.agent_id.clone();
-        match self.try_enrol(&message, wish, key, ip.clone()).await? {
-            InviteUse::IdTaken => {}
-            used => return invite_outcome(used),
-        }
-        // The id that the agent would like is another's: it gets one of its own.
-        let keep = limits::ID_LEN_MAX - 9;
-        let stem: String = message.agent_id.as_str().chars().take(keep).collect();
-        let derived = format!("{stem}-{}", crate::base::ids::random_hex(4));
-        let derived = AgentId::parse(derived)
-            .map_err(|error| Fault::internal(format!("derive an agent id: {error}")))?;
-        invite_outcome(self.try_enrol(&message, derived, key, ip).await?)
-    }
-
-    async fn try_enrol(
-        &self,
-        message: &Enroll,
-        agent: AgentId,
-        key: PublicKey,
-        ip: Option<String>,
-    ) -> Result<InviteUse, Fault> {
-        let now = self.clock.now();
-        let shown = Secret::new(sha256_hex(message.secret.expose()));
-        let (hostname, platform) = (fact(&message.hostname), fact(&message.platform));
-        let id = agent.clone();
-        let enrolment = agents::Enrolment {
-            invite_id: message.invite_id.to_string(),
-            fits: move |stored: &str| shown.equals(stored),
-            agent_id: agent.to_string(),
-            admit: move |old: Option<AgentRow>| {
-                let mut row = match old {
-                    None => fresh_row(&id, now),
-                    Some(row) if row.mark == Mark::Revoked => row,
-                    Some(_) => return None,
-                };
-                row.public_key = Some(key.to_hex());
-                row.revoked_key = None;
-                row.mark = Mark::Active;
-                row.refused.clear();
-                row.hostname = hostname;
-                row.platform = platform;
-                row.ip = ip;
-                row.enrolled_at = now;
-                Some(row)
-            },
-            now,
-        };
-        let revisions = Arc::clone(&self.revisions);
-        let used = agents::enrol(&self.store, revisions, enrolment)
-            .await
-            .map_err(storage)?;
-        if let InviteUse::Accepted(changed) = &used {
-            self.show_changed(&agent, (**changed).clone());
-        }
-        Ok(used)
-    }
-
-    /// Reserves an agent's registration: `busy` while another one is under way or the herd is large
-    /// (with the time to wait), `agent_quarantined`, `agent_revoked`.
-    pub(super) fn begin(
-        self: &Arc<Self>,
-        agent: &AgentId,
-        instance: Option<&str>,
-    ) -> Result<Registering, (Fault, Option<u64>)> {
-        let now = self.clock.now();
-        let mut state = self.state();
-        if let Some(shown) = state.rows.get(agent) {
-            refusal(agent, &shown.row, instance).map_err(|fault| (fault, None))?;
-        }
-        let busy = |why: &'static str, wait| Err((Fault::new(Code::Busy, why), Some(wait)));
-        if state.registering.contains(agent) {
-            return busy(
-                "another registration of this agent is under way",
-                limits::DUPLICATE_PROBE_MS,
-            );
-        }
-        if let Err(wait_ms) = state.admission.admit(now) {
-            return busy("too many agents register at once", wait_ms);
-        }
-        state.registering.insert(agent.clone());
-        Ok(Registering {
-            registry: Arc::clone(self),
-            agent: agent.clone(),
-        })
-    }
-
     /// Puts an agent under quarantine and closes its link.
     pub(super) async fn quarantine(
         &self,
@@ -607,93 +443,12 @@ impl Registry {
     }
 }
 
-/// A registration under way; dropping it lets the next one begin.
-pub(super) struct Registering {
-    registry: Arc<Registry>,
-    agent: AgentId,
-}
-
-impl Drop for Registering {
-    fn drop(&mut self) {
-        self.registry.state().registering.remove(&self.agent);
-    }
-}
-
-impl Registering {
-    /// Notes the instance; answers its rival when the two take turns.
-    pub(super) fn rival(&self, instance: &str) -> Option<String> {
-        let now = self.registry.clock.now();
-        let mut state = self.registry.state();
-        let watch = state.watches.entry(self.agent.clone()).or_default();
-        watch.observe(instance, now)
-    }
-
-    /// Raises the epoch and writes what the agent says of itself.
-    pub(super) async fn accept(
-        &self,
-        register: &Register,
-        protocol: u8,
-        ip: Option<String>,
-    ) -> Result<Accepted, Fault> {
-        let now = self.registry.clock.now();
-        let (agent, register) = (self.agent.clone(), register.clone());
-        let row = self
-            .registry
-            .change(&self.agent, move |row| {
-                let mut row = row.unwrap_or_else(|| fresh_row(&agent, now));
-                // It may have been revoked or quarantined since the registration began.
-                refusal(&agent, &row, register.instance_id.as_deref())?;
-                row.hostname = fact(&register.hostname);
-                row.platform = fact(&register.platform);
-                row.arch = register.arch.as_deref().map(fact);
-                row.version = register.version.as_deref().map(fact);
-                row.protocol = Some(protocol);
-                row.instance_id = register.instance_id.as_deref().map(fact);
-                row.ip = ip;
-                row.epoch += 1;
-                row.capabilities = bounded(register.capabilities);
-                row.last_seen = Some(now);
-                Ok(row)
-            })
-            .await?;
-        Ok(Accepted {
-            agent: self.agent.clone(),
-            epoch: row.epoch,
-        })
-    }
-
-    /// Makes the link the agent's current one.
-    pub(super) fn go_live(
-        &self,
-        accepted: &Accepted,
-        candidate: Candidate,
-        peer: Peer,
-        ended: CancellationToken,
-    ) {
-        let live = Live {
-            epoch: accepted.epoch,
-            instance: candidate.register.instance_id,
-            peer,
-            ended,
-            token: candidate.token,
-            resources: None,
-            health: None,
-            current_task: None,
-            heard_at: self.registry.clock.now(),
-        };
-        self.registry
-            .state()
-            .live
-            .insert(accepted.agent.clone(), live);
-    }
-}
-
-fn bounded(mut names: Vec<String>) -> Vec<String> {
+pub(super) fn bounded(mut names: Vec<String>) -> Vec<String> {
     names.truncate(limits::CAPABILITIES_LEN_MAX);
     names.iter().map(|name| fact(name)).collect()
 }
 
-fn fresh_row(agent: &AgentId, now: EpochMillis) -> AgentRow {
+pub(super) fn fresh_row(agent: &AgentId, now: EpochMillis) -> AgentRow {
     AgentRow {
         agent_id: agent.to_string(),
         public_key: None,

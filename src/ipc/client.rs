@@ -4,6 +4,7 @@
 //! which the client gives credit as it takes them.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
@@ -47,10 +48,11 @@ struct Asked {
 /// A connection to a local agent; clones share it. It closes when the last clone and stream are gone.
 #[derive(Clone, Debug)]
 pub struct Client {
+    endpoint: Endpoint,
     calls: mpsc::Sender<Asked>,
 }
 
-/// A stream of records. Dropping it ends the connection's stream.
+/// A stream of records with its connection; dropping it ends both.
 #[derive(Debug)]
 pub struct EventStream {
     /// The first sequence that the stream sends.
@@ -80,14 +82,23 @@ impl Client {
         })?;
         let (calls, asked) = mpsc::channel(limits::IPC_CLIENT_QUEUE_LEN_MAX);
         tokio::spawn(Task::new(wire, asked).run());
-        let client = Self { calls };
+        let client = Self {
+            endpoint: endpoint.clone(),
+            calls,
+        };
         let hello = HelloParams {
             binary: true,
             token,
         };
         let hello = serde_json::to_value(&hello).map_err(Fault::internal)?;
-        client.call("ipc.hello", hello).await?;
-        Ok(client)
+        let limit = Duration::from_millis(limits::IPC_HELLO_TIMEOUT_MS);
+        match tokio::time::timeout(limit, client.call("ipc.hello", hello)).await {
+            Ok(answer) => answer.map(|_| client),
+            Err(_) => {
+                let text = format!("the agent at {endpoint} does not answer");
+                Err(Fault::new(Code::EndpointUnavailable, text))
+            }
+        }
     }
 
     /// Calls a method and waits for its answer. Dropping the future abandons the wait, not the work.
@@ -95,8 +106,16 @@ impl Client {
         self.ask(method, params, None).await
     }
 
-    /// Follows the journal. One stream per connection; the records of a slow reader wait.
+    /// Follows the journal over a connection of its own, so that a slow reader of events holds up
+    /// no answer.
     pub async fn follow(&self, params: FollowParams) -> Result<EventStream, Fault> {
+        Self::connect(&self.endpoint)
+            .await?
+            .into_stream(params)
+            .await
+    }
+
+    async fn into_stream(self, params: FollowParams) -> Result<EventStream, Fault> {
         let (send, records) = mpsc::channel(limits::EVENT_STREAM_QUEUE_LEN_MAX);
         let params = serde_json::to_value(&params).map_err(Fault::internal)?;
         let reply = self.ask("events.follow", params, Some(send)).await?;
@@ -108,7 +127,7 @@ impl Client {
         Ok(EventStream {
             next_seq: start.next_seq,
             records,
-            _client: self.clone(),
+            _client: self,
         })
     }
 

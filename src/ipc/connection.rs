@@ -84,6 +84,7 @@ impl Connection {
 
     /// Serves the client until it goes, breaks the protocol, or `stop` fires.
     pub async fn run(mut self, stop: CancellationToken) {
+        self.shared.handler.connected(self.origin);
         let end = self.serve(&stop).await;
         match end {
             End::Gone => {}

@@ -56,7 +56,8 @@ impl Pending {
     pub fn wait(self) -> Result<Record, Fault> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
-        let mut this = pin!(self);
+        // Inside a task tokio may put a poll off to a later turn of the task; this thread has none.
+        let mut this = pin!(tokio::task::unconstrained(self));
         loop {
             match this.as_mut().poll(&mut context) {
                 Poll::Ready(answer) => return answer,

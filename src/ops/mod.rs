@@ -1,1 +1,3 @@
-//! Installation, diagnosis, status.
+//! Looking after an installation. Now: the reference pages, generated from what the code declares.
+
+pub mod reference;

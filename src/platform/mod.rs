@@ -9,6 +9,7 @@
 
 pub mod display;
 pub mod frame;
+pub mod paths;
 
 #[cfg(target_os = "linux")]
 pub mod linux;

@@ -1,6 +1,7 @@
 //! The process's own log: to standard error, and as `log.line` events to local readers.
 
 use std::fmt::Write;
+use std::io::IsTerminal;
 
 use serde_json::json;
 use tracing::field::{Field, Visit};
@@ -16,7 +17,10 @@ use crate::wire::event::{Draft, name};
 pub fn start(filter: &str, journal: Option<Journal>) -> Result<(), String> {
     let filter = std::env::var("WINGMAN_LOG").unwrap_or_else(|_| filter.to_owned());
     let filter = EnvFilter::try_new(&filter).map_err(|error| format!("logging.level: {error}"))?;
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false);
     let events = journal.map(|journal| Events { journal });
     tracing_subscriber::registry()
         .with(filter)
@@ -41,7 +45,8 @@ impl<S: tracing::Subscriber> Layer<S> for Events {
         event.record(&mut text);
         let message = cut(text.0);
         let payload = json!({ "level": level.as_str().to_lowercase(), "message": message });
-        self.journal.publish_volatile(Draft::new(name::LOG_LINE, payload));
+        self.journal
+            .publish_volatile(Draft::new(name::LOG_LINE, payload));
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::artifacts::{self, Artifacts};
 use super::desktop_slot::DesktopSlot;
@@ -46,6 +46,8 @@ pub struct Parts {
     /// Where relative script paths start.
     pub scripts_dir: PathBuf,
     pub file_roots: Vec<PathBuf>,
+    /// Canonical paths that no script's file function touches.
+    pub private_paths: Vec<PathBuf>,
     pub memory_max: usize,
     pub running_max: usize,
 }
@@ -57,6 +59,7 @@ pub struct Executions {
     pub(super) slots: Arc<Semaphore>,
     active: Mutex<HashMap<ExecutionId, Arc<Run>>>,
     next_owner: AtomicU64,
+    current_task: watch::Sender<String>,
 }
 
 /// Owners of runs begin here; below are the callers' connections.
@@ -70,6 +73,7 @@ impl Executions {
             gate: Arc::new(PauseGate::default()),
             active: Mutex::default(),
             next_owner: AtomicU64::new(FIRST_RUN_OWNER),
+            current_task: watch::Sender::default(),
         })
     }
 
@@ -261,6 +265,7 @@ impl Executions {
             args: record.args.clone(),
             script_dir,
             file_roots: self.parts.file_roots.clone(),
+            private_paths: self.parts.private_paths.clone(),
             desktop: Arc::clone(&self.parts.desktop),
             kv: Arc::clone(&self.parts.kv),
             artifacts: self.parts.artifacts.clone(),
@@ -465,6 +470,21 @@ impl Executions {
 
     pub(super) fn retire(&self, id: &ExecutionId) {
         self.active().remove(id);
+        self.show_current_task();
+    }
+
+    /// The script that runs now, the first where several do; empty for none.
+    pub fn current_task(&self) -> watch::Receiver<String> {
+        self.current_task.subscribe()
+    }
+
+    pub(super) fn show_current_task(&self) {
+        let rows = self.scripts();
+        let name = rows
+            .into_iter()
+            .find(|row| row.is_running)
+            .map(|row| row.name);
+        self.current_task.send_replace(name.unwrap_or_default());
     }
 
     fn find_active(&self, id: &ExecutionId) -> Option<Arc<Run>> {

@@ -61,6 +61,7 @@ async fn run_to_end(
     slot: OwnedSemaphorePermit,
 ) -> End {
     advance(executions, run, Input::Started, Vec::new()).await;
+    executions.show_current_task();
     let deadline = run
         .record
         .borrow()

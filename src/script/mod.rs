@@ -8,6 +8,7 @@ pub mod arguments;
 pub mod codec;
 pub mod context;
 pub mod descriptor;
+pub mod docs;
 pub mod engines;
 pub mod fault;
 pub mod folder;
@@ -19,6 +20,7 @@ pub mod run;
 pub mod text;
 pub mod value;
 
+pub use docs::{reference_markdown, stubs_luacats, stubs_luau};
 pub use fault::ScriptFault;
 pub use host::{Host, StopReason};
 pub use profile::Profile;

@@ -9,6 +9,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use wingman::config::AgentConfig;
 use wingman::journal::record::decode_line;
+use wingman::wire::join::JoinString;
+use wingman::wire::link::{Event, Notice, Register};
 
 #[path = "../support/decoders.rs"]
 mod decoders;
@@ -20,6 +22,8 @@ const TARGETS: &[(&str, Check)] = &[
     ("journal", decoders::journal),
     ("agent_toml", decoders::agent_toml),
     ("envelope", decoders::envelope),
+    ("frame", decoders::frame),
+    ("join_string", decoders::join_string),
 ];
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
@@ -59,6 +63,19 @@ fn good_seeds_are_accepted() {
         .collect();
     for (line, sequence) in lines.iter().zip(1..=3) {
         assert_eq!(decode_line(line).unwrap().sequence, sequence);
+    }
+    for path in ["join_string/ipv4", "join_string/ipv6", "join_string/spaced"] {
+        let text = String::from_utf8(seed(path)).unwrap();
+        assert!(JoinString::parse(&text).is_ok(), "{path}");
+    }
+    for (path, message_type) in [
+        ("frame/register", "agent.register"),
+        ("frame/event", "agent.event"),
+    ] {
+        let notice = Notice::parse(&seed(path)).unwrap();
+        assert_eq!(notice.message_type, message_type);
+        assert!(notice.read::<Register>().is_none_or(|read| read.is_ok()));
+        assert!(notice.read::<Event>().is_none_or(|read| read.is_ok()));
     }
     let text = String::from_utf8(seed("agent_toml/defaults")).unwrap();
     assert!(AgentConfig::from_text(Path::new("agent.toml"), &text).is_ok());

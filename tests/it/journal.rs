@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use proptest::prelude::*;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::json;
 use wingman::base::ids::InstanceId;
@@ -44,6 +45,17 @@ fn fill(journal: &Journal, count: u64) {
     let pending: Vec<_> = (1..=count).map(|n| journal.submit(note(n))).collect();
     for (n, pending) in (1..).zip(pending) {
         assert_eq!(number(&pending.wait().unwrap()), n);
+    }
+}
+
+/// The same in groups small enough for segments of a few records.
+fn fill_slowly(journal: &Journal, count: u64) {
+    for first in (1..=count).step_by(5) {
+        let group = first..=count.min(first + 4);
+        let pending: Vec<_> = group.map(|n| journal.submit(note(n))).collect();
+        for pending in pending {
+            pending.wait().unwrap();
+        }
     }
 }
 
@@ -197,9 +209,7 @@ fn closed_journal_refuses_appends_and_still_reads() {
 fn retention_keeps_the_newest_and_old_cursors_are_told() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(small(dir.path())).unwrap();
-    for n in 1..=400 {
-        journal.append_blocking(note(n)).unwrap();
-    }
+    fill_slowly(&journal, 400);
     let range = journal.range();
     assert!(range.first_seq > 1, "something has expired");
     assert_eq!(range.next_seq, 401);
@@ -272,9 +282,7 @@ fn damage(path: &Path, line: usize) -> u64 {
 fn damage_inside_an_older_segment_is_refused_when_read() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(small(dir.path())).unwrap();
-    for n in 1..=30 {
-        journal.append_blocking(note(n)).unwrap();
-    }
+    fill_slowly(&journal, 30);
     drop(journal);
     let first = segments(dir.path()).remove(0);
     let offset = damage(&first, 3);
@@ -291,9 +299,7 @@ fn damaged_ends_and_missing_segments_are_refused_at_opening() {
     let fresh = || {
         let dir = tempfile::tempdir().unwrap();
         let (journal, _) = Journal::open(small(dir.path())).unwrap();
-        for n in 1..=30 {
-            journal.append_blocking(note(n)).unwrap();
-        }
+        fill_slowly(&journal, 60);
         let paths = segments(dir.path());
         assert!(paths.len() > 3);
         (dir, paths)
@@ -394,13 +400,19 @@ async fn followers_see_every_record_across_rotations() {
 }
 
 #[tokio::test]
+async fn blocking_appends_inside_a_task_are_all_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = open(dir.path());
+    fill(&journal, 1_000);
+    assert_eq!(journal.range().next_seq, 1_001);
+}
+
+#[tokio::test]
 async fn follower_that_retention_overtook_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(small(dir.path())).unwrap();
     let mut follower = journal.follow(1).unwrap();
-    for n in 1..=400 {
-        journal.append(note(n)).await.unwrap();
-    }
+    fill_slowly(&journal, 400);
     assert_eq!(follower.next().await.unwrap_err().code, Code::CursorExpired);
 }
 
@@ -478,9 +490,7 @@ fn drain_counts_durable_events_that_retention_took() {
     let dir = tempfile::tempdir().unwrap();
     let (journal, _) = Journal::open(small(dir.path())).unwrap();
     let mut subscriber = journal.subscribe();
-    for n in 1..=400 {
-        journal.append_blocking(note(n)).unwrap();
-    }
+    fill_slowly(&journal, 400);
     let reply = subscriber.drain(1_000).unwrap();
     let first = journal.range().first_seq;
     assert_eq!(reply.dropped, first - 1);
@@ -655,4 +665,117 @@ fn numbers_are_read_as_they_were_written() {
         .append_blocking(Draft::new("custom.note", payload))
         .unwrap();
     assert_eq!(journal.read(1, 1).unwrap(), [record]);
+}
+
+#[test]
+fn reads_beside_retention_are_contiguous_or_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, _) = Journal::open(small(dir.path())).unwrap();
+    let done = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let (mut next, mut seen, mut expired) = (1, 0_u64, 0_u64);
+                    while done.load(Ordering::Acquire) == 0 || next < journal.range().next_seq {
+                        match journal.read(next, 5) {
+                            Ok(records) => {
+                                for record in records {
+                                    assert_eq!((record.sequence, number(&record)), (next, next));
+                                    next += 1;
+                                    seen += 1;
+                                }
+                            }
+                            Err(fault) => {
+                                assert_eq!(fault.code, Code::CursorExpired, "{fault}");
+                                next = journal.range().first_seq;
+                                expired += 1;
+                            }
+                        }
+                        // Behind on purpose, so that segments go away under the reader.
+                        if seen % 100 == 0 && done.load(Ordering::Acquire) == 0 {
+                            next = journal.range().first_seq;
+                        }
+                    }
+                    seen + expired
+                })
+            })
+            .collect();
+        fill_slowly(&journal, 600);
+        done.store(1, Ordering::Release);
+        for reader in readers {
+            assert!(reader.join().unwrap() > 0);
+        }
+    });
+    assert!(journal.range().first_seq > 1);
+}
+
+/// What may happen to a journal.
+#[derive(Clone, Debug)]
+enum Step {
+    Append(u64),
+    Reopen,
+    /// The process dies with this written after the last whole record.
+    Tear(Vec<u8>),
+    Read(prop::sample::Index, usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (1..12_u64).prop_map(Step::Append),
+        1 => Just(Step::Reopen),
+        1 => prop::collection::vec(any::<u8>(), 1..90)
+            .prop_map(|bytes| bytes.into_iter().filter(|byte| *byte != b'\n').collect())
+            .prop_map(Step::Tear),
+        3 => (any::<prop::sample::Index>(), 1..40_usize).prop_map(|(at, max)| Step::Read(at, max)),
+    ]
+}
+
+proptest! {
+    // Few cases, since every step waits for a disk.
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn every_life_of_a_journal_agrees_with_a_list(steps in prop::collection::vec(step(), 1..14)) {
+        let dir = tempfile::tempdir().unwrap();
+        let again = || Journal::open(small_and_long(dir.path())).unwrap();
+        let (mut journal, _) = again();
+        let mut list: Vec<u64> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Append(count) => {
+                    let next = list.len() as u64 * 7;
+                    let pending: Vec<_> = (next..next + count)
+                        .map(|n| (n, journal.submit(note(n))))
+                        .collect();
+                    for (n, pending) in pending {
+                        list.push(n);
+                        prop_assert_eq!(pending.wait().unwrap().sequence, list.len() as u64);
+                    }
+                }
+                Step::Reopen => {
+                    drop(journal);
+                    let (opened, report) = again();
+                    prop_assert_eq!((report.cut_bytes, report.last_seq), (0, list.len() as u64));
+                    journal = opened;
+                }
+                Step::Tear(bytes) => {
+                    drop(journal);
+                    let last = segments(dir.path()).pop().unwrap();
+                    let mut file = fs::OpenOptions::new().append(true).open(last).unwrap();
+                    file.write_all(&bytes).unwrap();
+                    let (opened, report) = again();
+                    prop_assert_eq!(report.cut_bytes, bytes.len() as u64);
+                    prop_assert_eq!(report.last_seq, list.len() as u64);
+                    journal = opened;
+                }
+                Step::Read(at, max) => {
+                    let from = at.index(list.len() + 1);
+                    let found = journal.read(from as u64 + 1, max).unwrap();
+                    let found: Vec<u64> = found.iter().map(number).collect();
+                    let expected: Vec<u64> = list[from..].iter().copied().take(max).collect();
+                    prop_assert_eq!(found, expected);
+                }
+            }
+        }
+    }
 }

@@ -1,11 +1,25 @@
 //! The agent link end to end: registration, requests both ways, events, heartbeats, loss and return.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use serde_json::json;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use wingman::agent::{Connector, enrol};
 use wingman::base::ids::{AgentId, CommandId};
+use wingman::base::{EpochMillis, TestClock};
+use wingman::config::RemoteConfig;
 use wingman::control::contract::Links;
+use wingman::control::registry::Registry;
+use wingman::store::{Store, agents};
 use wingman::wire::event::{Draft, name};
+use wingman::wire::frame::Protocol;
+use wingman::wire::framed::Framed;
+use wingman::wire::link::{Notice, Register, RegisterAck};
 use wingman::wire::messages::agents::AgentStatus;
 use wingman::wire::messages::system::RemoteState;
+use wingman::wire::rawkey::{self, AGENT_KEY_FILE, LinkKey, PublicKey};
 use wingman::wire::{Call, Code, Origin};
 
 use super::link_support::{Server, TestAgent, enrolled_agent, pattern, wait_for};
@@ -185,4 +199,113 @@ async fn call_to_an_absent_agent_is_offline_and_a_lost_link_answers_its_calls() 
     server.gateway.shutdown().await;
     assert_eq!(waiting.await.unwrap().unwrap_err().code, Code::LinkClosed);
     agent.reaches(RemoteState::Reconnecting).await;
+}
+
+/// A registered link whose agent does nothing more, as after a power cut.
+async fn silent_link(server: &Server, remote: &RemoteConfig, dir: &Path) -> impl Sized + use<> {
+    let key = LinkKey::load(&dir.join(AGENT_KEY_FILE)).unwrap().unwrap();
+    let pin = PublicKey::parse_hex(&remote.server_key).unwrap();
+    let stream = TcpStream::connect(&server.address).await.unwrap();
+    let connector = TlsConnector::from(rawkey::client_config(&key, pin).unwrap());
+    let stream = connector.connect(rawkey::server_name(), stream);
+    let mut framed = Framed::new(stream.await.unwrap(), Protocol::V2, 64 * 1024);
+    let register = Register {
+        agent_id: "any".into(),
+        instance_id: Some("before-the-power-cut".into()),
+        protocol: Some(2),
+        ..Register::default()
+    };
+    framed.notify(&register).await.unwrap();
+    let ack = framed.read().await.unwrap();
+    let ack = Notice::parse(&ack.body).unwrap().read::<RegisterAck>();
+    let ack = ack.unwrap().unwrap();
+    assert!(ack.success, "{ack:?}");
+    framed
+}
+
+async fn enrolled(server: &Server, dir: &Path) -> (AgentId, RemoteConfig) {
+    let join = server.invite().await;
+    let config = dir.join("agent.toml");
+    let defaults = RemoteConfig::default();
+    let enrolled = enrol::join(&join, dir, &config, &defaults).await.unwrap();
+    (enrolled.agent_id, enrolled.remote)
+}
+
+#[tokio::test]
+async fn silent_link_is_replaced_by_the_agent_that_returns() {
+    let mut server = Server::start(60_000).await;
+    let dir = tempfile::tempdir().unwrap();
+    let (id, remote) = enrolled(&server, dir.path()).await;
+    let _dead = silent_link(&server, &remote, dir.path()).await;
+    server.logged("connected 1 v2").await;
+    let agent = TestAgent::start(dir.path(), id.clone(), remote, Connector::Tcp);
+    server.logged("disconnected 1 replaced").await;
+    server.logged("connected 2 v2").await;
+    agent.reaches(RemoteState::Connected).await;
+    let shown = server.registry.show(&id).unwrap();
+    assert_eq!(shown.epoch, 2);
+    assert!(shown.rivals.is_empty());
+}
+
+#[tokio::test]
+async fn link_that_misses_three_heartbeats_is_dead() {
+    let mut server = Server::start(100).await;
+    let dir = tempfile::tempdir().unwrap();
+    let (id, remote) = enrolled(&server, dir.path()).await;
+    let _dead = silent_link(&server, &remote, dir.path()).await;
+    server.logged("disconnected 1 heartbeat_timeout").await;
+    assert_eq!(server.gateway.protocol(&id), None);
+}
+
+#[tokio::test]
+async fn herd_is_told_when_to_come_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock::at(EpochMillis(0)));
+    let store = Store::open(&dir.path().join("server.db"), &[agents::SCHEMA]).unwrap();
+    let registry = Registry::open(store, clock).await.unwrap();
+    let server = Server::start_with(10_000, Arc::new(registry)).await;
+    let mut links = Vec::new();
+    for n in 0..203 {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        server.gateway.accept_memory(far);
+        let mut framed = Framed::new(near, Protocol::V2, 64 * 1024);
+        let register = Register {
+            agent_id: format!("herd-{n}"),
+            instance_id: Some("i".into()),
+            protocol: Some(2),
+            ..Register::default()
+        };
+        framed.notify(&register).await.unwrap();
+        links.push(framed);
+    }
+    let mut refused = Vec::new();
+    for framed in &mut links {
+        let frame = wait_for("the ack", framed.read()).await.unwrap();
+        let ack = Notice::parse(&frame.body).unwrap().read::<RegisterAck>();
+        let ack = ack.unwrap().unwrap();
+        if !ack.success {
+            refused.push((ack.code.unwrap(), ack.retry_ms.unwrap()));
+        }
+    }
+    assert_eq!(refused, vec![("busy".to_owned(), 10); 3]);
+}
+
+#[tokio::test]
+async fn agent_that_is_reconfigured_leaves_one_server_for_another() {
+    let (mut first, mut second) = (Server::start(10_000).await, Server::start(10_000).await);
+    let dir = tempfile::tempdir().unwrap();
+    let (_, agent) = enrolled_agent(&first, dir.path()).await;
+    first.logged("connected 1 v2").await;
+    let (id, remote) = enrolled(&second, dir.path()).await;
+    agent.link.reconfigure(remote.clone()).await;
+    first.logged("disconnected 1").await;
+    second.logged("connected 1 v2").await;
+    assert_eq!(second.gateway.protocol(&id), Some(2));
+    let off = RemoteConfig {
+        enable: false,
+        ..remote
+    };
+    agent.link.reconfigure(off).await;
+    agent.reaches(RemoteState::Disabled).await;
+    second.logged("disconnected 1").await;
 }

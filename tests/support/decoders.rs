@@ -8,6 +8,9 @@ use bytes::BytesMut;
 use wingman::config::AgentConfig;
 use wingman::journal::record::{check_line, decode_line};
 use wingman::wire::envelope::{self, Envelope, FramingError, Unit};
+use wingman::wire::frame::{self, Frame, FrameError, FrameType, Protocol};
+use wingman::wire::join::JoinString;
+use wingman::wire::link::{self, Event, Message, Notice, Register, RegisterAck, Response};
 
 /// Lines of a journal segment. The checksum would stop nearly all random bytes at the door, so each
 /// line is also tried with a checksum that fits.
@@ -115,4 +118,89 @@ fn message(json: &[u8]) {
     }
     // An answer that cannot be understood is a fault, never a panic.
     let _ = read.into_outcome();
+}
+
+/// The byte stream of the agent link: frames, then the JSON of each body.
+pub fn frame(bytes: &[u8]) {
+    for protocol in [Protocol::V1, Protocol::V2] {
+        let (frames, error) = frames(bytes, protocol, bytes.len());
+        let piece = bytes.len() % 7 + 1;
+        assert_eq!(
+            self::frames(bytes, protocol, piece),
+            (frames.clone(), error)
+        );
+        let mut again = BytesMut::new();
+        for frame in &frames {
+            frame
+                .encode(&mut again)
+                .expect("a frame that was read fits");
+            if frame.frame_type != FrameType::Data {
+                link_body(&frame.body);
+            }
+        }
+        assert_eq!(self::frames(&again, protocol, again.len()), (frames, None));
+    }
+    link_body(bytes);
+}
+
+fn frames(bytes: &[u8], protocol: Protocol, piece: usize) -> (Vec<Frame>, Option<FrameError>) {
+    let mut decoder = frame::Decoder::new(protocol, usize::MAX);
+    let mut found = Vec::new();
+    for piece in bytes.chunks(piece.max(1)) {
+        decoder.buffer().extend_from_slice(piece);
+        loop {
+            match decoder.next_frame() {
+                Ok(Some(frame)) => found.push(frame),
+                Ok(None) => break,
+                Err(error) => return (found, Some(error)),
+            }
+        }
+    }
+    // The end inside a frame is an error to tell, never a panic.
+    let _ = decoder.finish();
+    (found, None)
+}
+
+fn link_body(body: &[u8]) {
+    if let Ok(notice) = Notice::parse(body) {
+        survives::<Register>(&notice);
+        survives::<RegisterAck>(&notice);
+        survives::<Event>(&notice);
+        if let Some(Ok(event)) = notice.read::<Event>() {
+            let _ = event.into_record();
+        }
+    }
+    if link::object(body).is_ok()
+        && let Ok(response) = serde_json::from_slice::<Response>(body)
+    {
+        let _ = response.into_result();
+    }
+}
+
+/// What was read as a message is the same after it was written and read again.
+fn survives<T: Message + PartialEq + std::fmt::Debug>(notice: &Notice) {
+    if let Some(Ok(message)) = notice.read::<T>() {
+        let body = message.to_body().expect("a message is JSON");
+        let again = Notice::parse(&body).expect("our own message");
+        assert_eq!(again.read::<T>(), Some(Ok(message)));
+    }
+}
+
+/// A join string as text; and, since the checksum stops most, as the bytes within one.
+pub fn join_string(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        joined(text);
+    }
+    let mut inside = bytes.to_vec();
+    inside.extend_from_slice(&crc32fast::hash(bytes).to_le_bytes());
+    let encoded = data_encoding::BASE64URL_NOPAD.encode(&inside);
+    joined(&format!("wm1-{encoded}"));
+}
+
+fn joined(text: &str) {
+    if let Ok(join) = JoinString::parse(text) {
+        let again = join.to_text().expect("it was a text before");
+        assert_eq!(again.expose(), text.trim());
+        assert!(JoinString::parse(again.expose()) == Ok(join));
+    }
 }

@@ -1,10 +1,12 @@
 //! What end-to-end tests stand on: a real X server each, with real programs on it.
 
+pub mod host;
 pub mod painted;
 pub mod xvfb;
 
 use std::time::{Duration, Instant};
 
+pub use host::Host;
 pub use painted::Painter;
 pub use xvfb::TestDisplay;
 

@@ -17,7 +17,7 @@ use crate::shell::{
     self, Failure, Result, Running, Screen, TempDir, output, root, say, target_dir, wait_until,
 };
 use crate::up::{Profile, build};
-use crate::windows::build_bcryptprimitives;
+use crate::windows::build_wine_dlls;
 
 const SCREEN_SIZE: &str = "1280x800x24";
 const WINE: &str = "/usr/lib/wine/wine64";
@@ -27,7 +27,7 @@ const JOIN_LIMIT: Duration = Duration::from_secs(120);
 
 /// Shows that the executable in `folder` looks after a workstation.
 pub fn run(folder: &Path) -> Result<()> {
-    build_bcryptprimitives(folder)?;
+    build_wine_dlls(folder)?;
     let program = build(Profile::Dev)?;
     let home = TempDir::new("windows-run")?;
     let screen = Screen::start(SCREEN_SIZE)?;

@@ -18,16 +18,20 @@ use interprocess::os::unix::local_socket::ListenerOptionsExt;
 /// Longest socket path in bytes; the kernel's own bound is 107.
 const PATH_LEN_MAX: usize = 100;
 
-/// The endpoint that an agent listens on unless its configuration names another.
-///
-/// `$XDG_RUNTIME_DIR/wingman/agent.sock` where the variable names an absolute path, else
-/// `agent.sock` in the state directory.
+/// The endpoint that an agent with this state folder listens on unless its configuration names
+/// another: `$XDG_RUNTIME_DIR/wingman/agent.sock` where the variable names a folder and the state
+/// folder is the user's usual one, else `agent.sock` in the state folder. An agent with a folder of its
+/// own thus keeps apart from the usual one.
 pub fn auto_endpoint(state_dir: &Path) -> PathBuf {
-    std::env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|dir| dir.is_absolute() && dir.is_dir())
+    runtime_dir()
+        .filter(|_| crate::platform::paths::is_usual(state_dir))
         .map_or_else(|| state_dir.to_owned(), |dir| dir.join("wingman"))
         .join("agent.sock")
+}
+
+fn runtime_dir() -> Option<PathBuf> {
+    let dir = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?);
+    (dir.is_absolute() && dir.is_dir()).then_some(dir)
 }
 
 /// The path that is really used for `endpoint`: itself, or for one too long for the kernel a short
@@ -100,7 +104,7 @@ pub fn bind(endpoint: &Path) -> io::Result<(Listener, Bound)> {
 
 /// Creates a directory for this user alone, or checks that it is one. A directory of ours that others
 /// may enter is closed to them.
-fn private_dir(dir: &Path) -> io::Result<()> {
+pub fn private_dir(dir: &Path) -> io::Result<()> {
     if !dir.exists() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     }

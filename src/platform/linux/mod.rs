@@ -2,6 +2,7 @@
 //! black.
 
 mod capture;
+mod client_process;
 mod clipboard;
 mod cursor;
 pub mod display;
@@ -17,15 +18,16 @@ pub mod local_socket;
 mod monitors;
 mod process;
 mod properties;
-mod read_ledger;
 mod selection;
 mod selection_owner;
 mod shm;
+mod signals;
 mod typing;
 mod window;
 pub mod x11;
 
 pub use guard::guard_main;
+pub use signals::StopSignals;
 
 use super::{Backend, OpenOptions};
 

@@ -6,16 +6,15 @@
 //! handles the key and not when it was sent:
 //!
 //! ```text
-//!          bind           type            marker seen to be read
-//!   free ───────▶ bound ───────▶ in flight ─────────────────────▶ bound, may be rebound
-//!     ▲                              │ no sign in time
+//!          bind           type            keymap read, client asleep
+//!   free ───────▶ bound ───────▶ in flight ─────────────────────────▶ bound, may be rebound
+//!     ▲                              │ not in time
 //!     └─────── idle: restored        └────────────▶ `Unverifiable`, nothing is rebound
 //! ```
 //!
-//! The sign: after the burst the symbols of two more spare keycodes, the markers, are changed. Clients
-//! handle key events and map changes in the order in which they were sent, so one that reads the map
-//! once more than the changes before the markers can explain (`ReadLedger` counts that) has handled
-//! all keys before them.
+//! Two signs are needed: the client read the map after it was changed (`KeymapWatch` sees the
+//! request), and its process then sleeps with nothing left to do (`ClientProcess`). The reads alone
+//! are not enough: toolkits on Xlib read again whenever they peek at a change, keys before it unhandled.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -23,14 +22,14 @@ use std::time::{Duration, Instant};
 use x11rb::protocol::xproto::{ConnectionExt as _, ModMask, Window};
 use xkeysym::key;
 
+use super::client_process::{Asleep, ClientProcess};
 use super::injector::{Injector, KeyboardState, lost, unanswered};
 use super::keyboard::{Keycode, Stroke, bits};
-use super::keymap_watch::{KeymapWatch, MapRead};
+use super::keymap_watch::KeymapWatch;
 use super::keysyms::Symbol;
-use super::read_ledger::ReadLedger;
 use crate::base::limits::{
-    CANCEL_POLL_MS, KEYMAP_NUDGE_AFTER_MS, KEYMAP_QUIET_MS, KEYMAP_READ_TIMEOUT_MS,
-    KEYMAP_RESTORE_AFTER_MS, TYPE_TEXT_LEN_MAX,
+    KEYMAP_IDLE_LOOKS, KEYMAP_LOOK_EVERY_MS, KEYMAP_READ_TIMEOUT_MS, KEYMAP_RESTORE_AFTER_MS,
+    KEYMAP_SILENCE_MS, TYPE_TEXT_LEN_MAX,
 };
 use crate::platform::{PlatformError, Press, Result};
 
@@ -57,19 +56,17 @@ struct Slot {
 #[derive(Default)]
 pub struct Borrowed {
     slots: Vec<Slot>,
-    markers: Option<[Keycode; 2]>,
     watch: Option<Watch>,
     last_used: Option<Instant>,
 }
 
+/// The client that is typed into.
 struct Watch {
     window: Window,
     /// `None` where nothing can be watched: the server does not let us, or no window takes the keys.
     recording: Option<KeymapWatch>,
-    ledger: ReadLedger,
-    markers_sent: usize,
-    /// This client reads on the next key only, so a neutral one has to be tapped.
-    nudge: bool,
+    /// `None` for a client of another host.
+    process: Option<ClientProcess>,
 }
 
 impl Borrowed {
@@ -85,9 +82,7 @@ impl Borrowed {
 
     fn keycodes(&self) -> impl Iterator<Item = Keycode> + '_ {
         let bound = self.slots.iter().filter(|slot| slot.symbol.is_some());
-        bound
-            .map(|slot| slot.keycode)
-            .chain(self.markers.into_iter().flatten())
+        bound.map(|slot| slot.keycode)
     }
 }
 
@@ -255,7 +250,6 @@ impl Injector {
             let slot = &self.borrowed.slots[*index];
             (needed(slot), slot.symbol.is_some())
         });
-        let mut bound = 0;
         for (nth, (index, symbol)) in free.into_iter().zip(wanted).enumerate() {
             let slot = &mut self.borrowed.slots[index];
             if nth > 0 && needed(slot) {
@@ -264,22 +258,17 @@ impl Injector {
             slot.symbol = Some(symbol);
             let keycode = slot.keycode;
             self.bind(keycode, symbol.keysym())?;
-            bound += 1;
         }
         self.borrowed.last_used = Some(Instant::now());
         self.sync()?;
-        if let Some(watch) = &mut self.borrowed.watch {
-            watch.ledger.sent(bound);
-        }
-        self.catch_up(pause)
+        Ok(Flow::Go)
     }
 
     /// Takes stock of the spare keycodes: what others have bound since is no longer ours.
     fn find_slots(&mut self) -> Result<()> {
         let before = std::mem::take(&mut self.borrowed.slots);
-        let markers = self.borrowed.markers.take();
         let keymap = self.keymap()?;
-        let mut kept: Vec<Slot> = before
+        let mut slots: Vec<Slot> = before
             .into_iter()
             .filter(|slot| {
                 slot.symbol.is_some_and(|symbol| {
@@ -287,29 +276,18 @@ impl Injector {
                 })
             })
             .collect();
-        let ours = |keycode: &Keycode| {
-            keymap
-                .first_keysym(*keycode)
-                .is_none_or(|keysym| keysym == key::VoidSymbol)
-        };
-        let mut spare = keymap.spare_keycodes();
-        let markers = markers.filter(|pair| pair.iter().all(ours));
-        let markers = markers.or_else(|| Some([spare.first().copied()?, spare.last().copied()?]));
-        spare.retain(|keycode| !markers.is_some_and(|pair| pair.contains(keycode)));
-        kept.extend(spare.into_iter().map(|keycode| Slot {
+        slots.extend(keymap.spare_keycodes().into_iter().map(|keycode| Slot {
             keycode,
             symbol: None,
             in_flight: false,
         }));
-        let enough = markers.is_some_and(|[first, second]| first != second) && !kept.is_empty();
-        self.borrowed.slots = kept;
-        self.borrowed.markers = markers;
-        if enough {
-            return Ok(());
+        self.borrowed.slots = slots;
+        if self.borrowed.slots.is_empty() {
+            return Err(PlatformError::InputFailed(
+                "the layout lacks the symbol and leaves no keycode to borrow for it".into(),
+            ));
         }
-        Err(PlatformError::InputFailed(
-            "the layout lacks the symbol and leaves no keycode to borrow for it".into(),
-        ))
+        Ok(())
     }
 
     /// Binds a keycode to one symbol on both levels, so that Shift does not matter.
@@ -359,106 +337,61 @@ impl Injector {
         if let Some(recording) = self.borrowed.watch.take().and_then(|watch| watch.recording) {
             recording.stop(&self.connection);
         }
-        let recording = (window != self.root)
-            .then(|| KeymapWatch::start(&self.connection, &self.display, window))
-            .flatten();
+        let client = window != self.root;
         self.borrowed.watch = Some(Watch {
             window,
-            recording,
-            ledger: ReadLedger::default(),
-            markers_sent: 0,
-            nudge: false,
+            recording: client
+                .then(|| KeymapWatch::start(&self.connection, &self.display, window))
+                .flatten(),
+            process: client
+                .then(|| ClientProcess::of_window(&self.connection, window))
+                .flatten(),
         });
         Ok(())
     }
 
-    /// Takes in the reads that the changes so far cause, until all have come or none comes any more.
-    fn catch_up(&mut self, pause: &mut Pause<'_>) -> Result<Flow> {
-        let Some(mut watch) = self.borrowed.watch.take() else {
-            return Ok(Flow::Go);
-        };
-        let quiet = Duration::from_millis(KEYMAP_QUIET_MS);
-        let mut flow = Flow::Go;
-        let mut last_read = Instant::now();
-        while watch.expects_reads() && last_read.elapsed() < quiet && flow == Flow::Go {
-            if let Some(read) = watch.next() {
-                watch.ledger.note(read);
-                last_read = Instant::now();
-            }
-            flow = pause(self, Duration::ZERO);
-        }
-        self.borrowed.watch = Some(watch);
-        Ok(flow)
-    }
-
     /// Waits until the client is known to have handled every key so far.
     fn settle(&mut self, pause: &mut Pause<'_>) -> Result<Flow> {
-        let (Some(markers), Some(mut watch)) = (self.borrowed.markers, self.borrowed.watch.take())
-        else {
+        let Some(watch) = self.borrowed.watch.take() else {
             return Err(unverifiable());
         };
-        let outcome = self.send_markers_until_read(markers, &mut watch, pause);
+        let outcome = self.wait_until_handled(&watch, pause);
         self.borrowed.watch = Some(watch);
-        if !matches!(outcome, Ok(Flow::Go)) {
-            return outcome;
+        if matches!(outcome, Ok(Flow::Go)) {
+            for slot in &mut self.borrowed.slots {
+                slot.in_flight = false;
+            }
         }
-        for slot in &mut self.borrowed.slots {
-            slot.in_flight = false;
-        }
-        let flow = self.catch_up(pause)?;
-        if let Some(watch) = &mut self.borrowed.watch {
-            watch.ledger.forgive();
-        }
-        Ok(flow)
+        outcome
     }
 
-    fn send_markers_until_read(
-        &mut self,
-        markers: [Keycode; 2],
-        watch: &mut Watch,
-        pause: &mut Pause<'_>,
-    ) -> Result<Flow> {
+    fn wait_until_handled(&mut self, watch: &Watch, pause: &mut Pause<'_>) -> Result<Flow> {
         let deadline = Instant::now() + Duration::from_millis(KEYMAP_READ_TIMEOUT_MS);
-        watch.ledger.await_markers();
+        let mut read_at = None;
+        let mut looks: Vec<Asleep> = Vec::new();
         while Instant::now() < deadline {
-            self.send_markers(markers, watch)?;
-            let round = Instant::now() + Duration::from_millis(KEYMAP_NUDGE_AFTER_MS);
-            let mut read_any = false;
-            while Instant::now() < round.min(deadline) {
-                if pause(self, Duration::ZERO) == Flow::Stop {
-                    return Ok(Flow::Stop);
-                }
-                let Some(read) = watch.next() else { continue };
-                if watch.ledger.note(read) {
-                    return Ok(Flow::Go);
-                }
-                read_any = true;
-                if watch.ledger.round_is_read() {
-                    break;
-                }
+            // Behind this round trip the client has its keys, and the answers that it waited for.
+            self.sync()?;
+            while watch.recording.as_ref().is_some_and(KeymapWatch::has_read) {
+                read_at = Some(Instant::now());
             }
-            watch.nudge |= !read_any;
+            let look = watch.process.and_then(ClientProcess::asleep);
+            looks.retain(|before| Some(before) == look.as_ref());
+            looks.extend(look);
+            let rests = match watch.process {
+                Some(_) => looks.len() >= KEYMAP_IDLE_LOOKS,
+                // A client of another host cannot be looked at; a long silence has to do.
+                None => read_at
+                    .is_some_and(|read| read.elapsed() >= Duration::from_millis(KEYMAP_SILENCE_MS)),
+            };
+            if rests && read_at.is_some() {
+                return Ok(Flow::Go);
+            }
+            if pause(self, Duration::from_millis(KEYMAP_LOOK_EVERY_MS)) == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
         }
         Err(unverifiable())
-    }
-
-    /// Changes the markers' symbols, from none to the void one or back.
-    fn send_markers(&self, markers: [Keycode; 2], watch: &mut Watch) -> Result<()> {
-        let keysym = if watch.markers_sent.is_multiple_of(2) {
-            key::VoidSymbol
-        } else {
-            key::NoSymbol
-        };
-        for marker in markers {
-            self.bind(marker, keysym)?;
-        }
-        watch.markers_sent += 1;
-        watch.ledger.sent(markers.len());
-        if watch.nudge {
-            self.fake_key(markers[1], Press::Down)?;
-            self.fake_key(markers[1], Press::Up)?;
-        }
-        self.flush()
     }
 
     /// Gives borrowed keycodes back.
@@ -469,25 +402,6 @@ impl Injector {
         }
         self.borrowed = Borrowed::default();
         self.flush()
-    }
-}
-
-impl Watch {
-    /// The next read within one slice of time.
-    fn next(&self) -> Option<MapRead> {
-        let slice = Duration::from_millis(CANCEL_POLL_MS);
-        match &self.recording {
-            Some(recording) => recording.next(slice),
-            None => {
-                std::thread::sleep(slice);
-                None
-            }
-        }
-    }
-
-    /// Whether it is worth waiting for reads of what was changed.
-    fn expects_reads(&self) -> bool {
-        self.recording.is_some() && !self.nudge && self.ledger.owes()
     }
 }
 

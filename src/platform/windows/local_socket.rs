@@ -16,15 +16,23 @@ use widestring::U16CString;
 /// Full access for the owner and the system, nobody else; protected from inherited entries.
 const OWNER_ONLY: &str = "D:P(A;;GA;;;OW)(A;;GA;;;SY)";
 
-/// The endpoint that an agent listens on unless its configuration names another:
-/// `\\.\pipe\wingman-<user>`.
-pub fn auto_endpoint(_state_dir: &Path) -> PathBuf {
+/// The endpoint that an agent with this state folder listens on unless its configuration names
+/// another: `\\.\pipe\wingman-<user>`, with a digest of the folder behind it where that is not the
+/// user's usual one. An agent with a folder of its own thus keeps apart from the usual one.
+pub fn auto_endpoint(state_dir: &Path) -> PathBuf {
     let user = std::env::var("USERNAME").unwrap_or_default();
     let plain: String = user
         .chars()
         .map(|c| if c.is_alphanumeric() { c } else { '_' })
         .collect();
-    PathBuf::from(format!(r"\\.\pipe\wingman-{plain}"))
+    let mut name = format!(r"\\.\pipe\wingman-{plain}");
+    if !crate::platform::paths::is_usual(state_dir) {
+        let bytes = state_dir.as_os_str().as_encoded_bytes();
+        let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+        name.push('-');
+        name.push_str(&data_encoding::HEXLOWER.encode(&digest.as_ref()[..8]));
+    }
+    PathBuf::from(name)
 }
 
 /// The path that is really used for `endpoint`.
@@ -64,4 +72,9 @@ pub async fn connect(endpoint: &Path) -> io::Result<Stream> {
 /// The pipe's access list has admitted the peer already.
 pub fn is_same_user(_stream: &Stream) -> io::Result<bool> {
     Ok(true)
+}
+
+/// Creates a folder; below the user's profile it is the user's alone.
+pub fn private_dir(dir: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(dir)
 }

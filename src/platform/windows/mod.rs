@@ -10,6 +10,7 @@ mod guard;
 mod input;
 mod monitors;
 mod process;
+mod signals;
 mod wgc;
 mod window;
 
@@ -22,6 +23,7 @@ pub mod local_socket;
 use super::{Backend, OpenOptions};
 
 pub use guard::guard_main;
+pub use signals::StopSignals;
 
 /// Opens the desktop of this session.
 pub fn open(options: &OpenOptions) -> Backend {

@@ -14,7 +14,7 @@ pub const MODULE: Module = Module {
             params: &[
                 Param::required("name", TEXT, "the argument's name"),
                 Param::optional(
-                    "default",
+                    "fallback",
                     Type::Any,
                     Preset::Absent,
                     "what to answer when it was not given",

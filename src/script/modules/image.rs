@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::screen::{PICTURE, picture};
 use super::{Module, TEXT, artifact, color};
 use crate::base::{Point, Rect, limits};
+use crate::desktop::{self, Profile};
 use crate::platform::{Frame, PixelFormat};
 use crate::script::arguments::Args;
 use crate::script::context::Context;
@@ -119,7 +120,13 @@ pub const MODULE: Module = Module {
 };
 
 fn load(context: &mut Context, args: &Args) -> Result<Value, ScriptFault> {
-    let bytes = folder::read(context.host(), args.text(0)?)?;
+    let frame = decode(folder::read(context.host(), args.text(0)?)?)?;
+    let region = frame.region;
+    picture(context.keep_image(frame)?, region)
+}
+
+/// A PNG or JPEG as a frame, refused where its pixels would pass the memory limit of scripts.
+pub fn decode(bytes: Vec<u8>) -> Result<Frame, ScriptFault> {
     let refused = |error: image::ImageError| {
         ScriptFault::failed(Code::InvalidParams, format!("read the picture: {error}"))
     };
@@ -131,8 +138,7 @@ fn load(context: &mut Context, args: &Args) -> Result<Value, ScriptFault> {
     reader.limits(bounds);
     let pixels = reader.decode().map_err(refused)?.into_rgba8();
     let region = Rect::new(0, 0, pixels.width(), pixels.height());
-    let frame = rgba_frame(region, pixels.into_raw())?;
-    picture(context.keep_image(frame)?, region)
+    rgba_frame(region, pixels.into_raw())
 }
 
 /// A frame of 8-bit RGBA pixels without padding.
@@ -181,41 +187,11 @@ fn save(context: &mut Context, args: &Args) -> Result<Value, ScriptFault> {
     Ok(Value::Int(bytes.len() as i64))
 }
 
-/// 8-bit RGB rows without padding.
-pub fn rgb(frame: &Frame) -> Vec<u8> {
-    let mut rgb = Vec::with_capacity(frame.size().area() as usize * 3);
-    for row in (0..frame.region.height).map_while(|y| frame.row(y)) {
-        for pixel in row.as_chunks::<4>().0 {
-            match frame.format {
-                PixelFormat::Bgrx => rgb.extend_from_slice(&[pixel[2], pixel[1], pixel[0]]),
-                PixelFormat::Rgba => rgb.extend_from_slice(&pixel[..3]),
-            }
-        }
-    }
-    rgb
-}
-
 /// The media type and bytes of a picture in the format that a name asks for.
 fn encode(frame: &Frame, name: &str) -> Result<(&'static str, Vec<u8>), ScriptFault> {
     let lower = name.to_ascii_lowercase();
     let is_jpeg = lower.ends_with(".jpg") || lower.ends_with(".jpeg");
-    let (format, kind) = if is_jpeg {
-        (image::ImageFormat::Jpeg, "image/jpeg")
-    } else {
-        (image::ImageFormat::Png, "image/png")
-    };
-    let size = frame.size();
-    let mut bytes = Cursor::new(Vec::new());
-    image::write_buffer_with_format(
-        &mut bytes,
-        &rgb(frame),
-        size.width,
-        size.height,
-        image::ColorType::Rgb8,
-        format,
-    )
-    .map_err(|error| {
-        ScriptFault::failed(Code::EncodeFailed, format!("encode the picture: {error}"))
-    })?;
-    Ok((kind, bytes.into_inner()))
+    let profile = Profile::named(if is_jpeg { "native-jpeg" } else { "native-png" })?;
+    let encoded = desktop::encode(frame, &profile)?;
+    Ok((profile.format.content_type(), encoded.bytes))
 }

@@ -67,7 +67,7 @@ pub const MODULE: Module = Module {
             &[
                 KEY,
                 Param::optional(
-                    "default",
+                    "fallback",
                     Type::Any,
                     Preset::Absent,
                     "what to answer when there is none",

@@ -114,7 +114,7 @@ pub const MODULE: Module = Module {
             capability: None,
             doc: "Waits until a process has ended: true when it has, false when the time passed first.",
             example: Example(
-                "$let pid = process.start(\"true\")\n$let ended = process.wait(pid, 2000)",
+                "$let pid = process.start(\"true\")\n$let ended = process.wait(pid, 50)",
             ),
             handler: wait,
         },

@@ -1,12 +1,13 @@
 //! `screen`: monitors, pixels, pictures.
 
-use super::{Module, TEXT, color, int, record, rect};
+use super::{Module, TEXT, color, int, record, rect, search};
 use crate::platform::Cursor;
 use crate::script::arguments::Args;
 use crate::script::context::Context;
 use crate::script::descriptor::{Example, Function, Param, Preset, Type};
 use crate::script::fault::ScriptFault;
 use crate::script::value::Value;
+use crate::vision;
 use crate::wire::messages::desktop as msg;
 use crate::wire::{Code, capability};
 
@@ -29,6 +30,22 @@ const MONITOR: Type = Type::Record(&[
     ("bounds", Type::Rect),
     ("scale", Type::Float),
 ]);
+
+const COLOR: Param = Param::required("color", Type::Color, "what to look for");
+const REGION: Param = Param::optional(
+    "region",
+    Type::Rect,
+    Preset::Absent,
+    "where to look; the whole desktop when absent",
+)
+.unit("px");
+const TOLERANCE: Param = Param::optional(
+    "tolerance",
+    Type::Int,
+    Preset::Int(10),
+    "the largest distance of two colours in red, green and blue, 0 to 442",
+);
+const FOUND: Type = Type::Tuple(&[Type::Optional(&Type::Point), Type::Bool]);
 
 pub const MODULE: Module = Module {
     name: "screen",
@@ -104,6 +121,61 @@ pub const MODULE: Module = Module {
             doc: "The colour at a point; a point outside of the desktop is an error.",
             example: Example("$let color = screen.getPixel(10, 20)"),
             handler: |context, args| Ok(color(context.desktop()?.pixel(args.xy(0)?)?)),
+        },
+        Function {
+            module: "screen",
+            name: "findColor",
+            params: &[COLOR, REGION, TOLERANCE],
+            reply: FOUND,
+            capability: Some(capability::VISION_COLOR),
+            doc: "The first pixel of a colour, row by row from the top, and whether there was one. Coordinates are those of the desktop.",
+            example: Example(
+                "$let at, found = screen.findColor(0xff0000, ${x$: 0, y$: 0, width$: 100, height$: 100}, 10)",
+            ),
+            handler: search::find_color,
+        },
+        Function {
+            module: "screen",
+            name: "findColors",
+            params: &[
+                COLOR,
+                REGION,
+                TOLERANCE,
+                Param::optional(
+                    "maxCount",
+                    Type::Int,
+                    Preset::Int(0),
+                    "how many to look for; 0 looks for all and fails when they are over 10000",
+                ),
+            ],
+            reply: Type::ListOf(&Type::Point),
+            capability: Some(capability::VISION_COLOR),
+            doc: "All pixels of a colour, row by row from the top.",
+            example: Example(
+                "$let all = screen.findColors(\"#ff0000\", ${x$: 0, y$: 0, width$: 50, height$: 50}, 10, 5)",
+            ),
+            handler: search::find_colors,
+        },
+        Function {
+            module: "screen",
+            name: "findImage",
+            params: &[
+                Param::required("path", TEXT, "a PNG or JPEG file in the script's folder"),
+                REGION,
+                Param::optional(
+                    "threshold",
+                    Type::Float,
+                    Preset::Float(vision::SCORE_DEFAULT),
+                    "the lowest score that counts, 0 to 1",
+                ),
+            ],
+            reply: FOUND,
+            capability: Some(capability::VISION_IMAGE),
+            doc: "The top left corner of the place that looks most like a picture, and whether there was one. The score is the zero-mean normalised cross-correlation of the colours; a picture larger than the region is not found.",
+            example: Example(
+                "$let corner = screen.grab(${x$: 0, y$: 0, width$: 8, height$: 8})\nimage.save(corner, \"corner.png\")\n$let at, found = screen.findImage(\"corner.png\", ${x$: 0, y$: 0, width$: 64, height$: 64})",
+            ),
+            handler: search::find_image,
         },
         Function {
             module: "screen",

@@ -32,7 +32,7 @@ const TITLE: Param = Param::optional(
     "a part of the title, case ignored",
 );
 const CLASS: Param = Param::optional(
-    "class",
+    "className",
     TEXT,
     Preset::Absent,
     "a part of the window class, case ignored",
@@ -53,7 +53,7 @@ const EXACT: Param = Param::optional(
 
 pub const MODULE: Module = Module {
     name: "window",
-    doc: "Finding and arranging windows. Texts match as parts, case ignored; name several conditions in a map, such as `window.find({class = \"XTerm\"})`.",
+    doc: "Finding and arranging windows. Texts match as parts, case ignored; name several conditions in a map, such as `window.find({className = \"XTerm\"})`.",
     functions: &[
         Function {
             module: "window",
