@@ -216,7 +216,7 @@ fn smooth_move_and_drag_end_where_asked_and_stop_when_cancelled() {
 }
 
 #[test]
-fn dropped_session_releases_what_it_holds() {
+fn what_a_session_holds_stays_until_its_owner_is_released() {
     let display = TestDisplay::start(640, 480);
     let (connection, _) = display.connect();
     let desktop = Desktop::with_backend(open_backend(&display));
@@ -224,6 +224,8 @@ fn dropped_session_releases_what_it_holds() {
     session.hold(&Chord::parse("alt+f4").unwrap()).unwrap();
     assert_eq!(keys_down(&connection), [64, 70]);
     drop(session);
+    assert_eq!(keys_down(&connection), [64, 70]);
+    assert_eq!(desktop.release_input(FIRST).unwrap(), 2);
     assert!(keys_down(&connection).is_empty());
 }
 
