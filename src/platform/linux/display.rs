@@ -258,7 +258,12 @@ fn admit_own_user(display: &str) -> Result<()> {
 
 fn start_window_manager(display: &str) -> Option<Owned> {
     let mut command = Command::new(WINDOW_MANAGER);
-    let started = spawn(command.arg("--sm-disable").env("DISPLAY", display));
+    // What it says of its menus is for the owner of a desktop, not of this process.
+    command
+        .arg("--sm-disable")
+        .env("DISPLAY", display)
+        .stdout(Stdio::null());
+    let started = spawn(&mut command);
     let manager = match started {
         Ok(manager) => manager,
         Err(error) => {
