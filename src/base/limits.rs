@@ -65,7 +65,7 @@ pub const LINK_OPEN_TIMEOUT_MS: u64 = 5_000;
 pub const ACCEPT_PAUSE_MS: u64 = 100;
 /// Connections that are not registered yet. More: closed at once.
 pub const LINKS_OPENING_MAX: usize = 512;
-/// `agent.enroll` tries of one address in the window. More: `rate_limited`.
+/// `agent.enroll` tries and wrong tokens of one address in the window. More: `rate_limited`.
 pub const ENROLL_TRIES_MAX: u32 = 10;
 pub const ENROLL_WINDOW_MS: i64 = 60_000;
 /// Addresses whose tries are remembered. Full: the oldest are forgotten.
