@@ -296,3 +296,10 @@ pub const OUTPUT_LINE_LEN_MAX: usize = 32 * 1024;
 pub const OUTPUT_BATCH_LEN_MAX: usize = 64 * 1024;
 /// How long output is gathered before it is stored.
 pub const OUTPUT_GATHER_MS: u64 = 25;
+
+// What scripts keep.
+
+/// A key's or field's length in bytes. Longer: `invalid_params`.
+pub const KV_KEY_LEN_MAX: usize = 1_024;
+/// A value's length in bytes. Longer: `invalid_params`.
+pub const KV_VALUE_LEN_MAX: usize = 1024 * 1024;
