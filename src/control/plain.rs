@@ -339,26 +339,37 @@ fn windows(data: Value) -> Vec<Window> {
     items.into_iter().filter_map(window).collect()
 }
 
-/// `{image: data URL, width, height, timestamp, region}` as a capture with its bytes beside it.
-fn screenshot(data: Value) -> Result<Answer, Fault> {
-    let invalid = |why: &str| {
-        Fault::new(
-            Code::InvalidMessage,
-            format!("the agent's screenshot: {why}"),
-        )
-    };
+fn bad_screenshot(why: &str) -> Fault {
+    Fault::new(
+        Code::InvalidMessage,
+        format!("the agent's screenshot: {why}"),
+    )
+}
+
+/// Content type and bytes of the `data:` URL in `image`.
+fn inline_image(data: &Value) -> Result<(String, Vec<u8>), Fault> {
     let url = data.get("image").and_then(Value::as_str);
     let (content_type, encoded) = url
         .and_then(|url| url.strip_prefix("data:"))
         .and_then(|url| url.split_once(";base64,"))
-        .ok_or_else(|| invalid("no data URL in `image`"))?;
+        .ok_or_else(|| bad_screenshot("no data URL in `image`"))?;
+    // It becomes the content type of an HTTP answer: nothing that a browser would run.
+    if !matches!(content_type, "image/jpeg" | "image/png") {
+        return Err(bad_screenshot("neither JPEG nor PNG"));
+    }
     let bytes = data_encoding::BASE64
         .decode(encoded.as_bytes())
-        .map_err(|error| invalid(&error.to_string()))?;
+        .map_err(|error| bad_screenshot(&error.to_string()))?;
+    Ok((content_type.to_owned(), bytes))
+}
+
+/// `{image: data URL, width, height, timestamp, region}` as a capture with its bytes beside it.
+fn screenshot(data: Value) -> Result<Answer, Fault> {
+    let (content_type, bytes) = inline_image(&data)?;
     let size = |name| integer(data.get(name)).and_then(|n| u32::try_from(n).ok());
     let (width, height) = (size("width"), size("height"));
     let (Some(width), Some(height)) = (width, height) else {
-        return Err(invalid("no width and height"));
+        return Err(bad_screenshot("no width and height"));
     };
     let region = match data.get("region") {
         Some(Value::Object(_)) => rect(data.get("region")),
@@ -383,7 +394,7 @@ fn screenshot(data: Value) -> Result<Answer, Fault> {
             .next()
             .unwrap_or_default()
             .to_owned(),
-        content_type: content_type.to_owned(),
+        content_type: content_type.clone(),
         quality: None,
         chroma_subsampling: None,
         width,
@@ -415,7 +426,7 @@ fn screenshot(data: Value) -> Result<Answer, Fault> {
     };
     let mut answer = Answer::of(&capture)?;
     answer.blob = Some(Blob {
-        content_type: content_type.to_owned(),
+        content_type,
         bytes: Bytes::from(bytes),
         field: "image",
     });
@@ -440,6 +451,8 @@ mod tests {
         let capture: Capture = answer.read().unwrap();
         assert_eq!(capture.bytes, 2);
         assert!(screenshot(json!({"image": "nonsense"})).is_err());
+        let page = json!({"image": "data:text/html;base64,aGk=", "width": 2, "height": 1});
+        assert!(screenshot(page).is_err());
     }
 
     #[test]
