@@ -89,7 +89,9 @@ fn options<'a>(args: impl Iterator<Item = &'a Arg>) -> String {
 
 fn row(arg: &Arg) -> Vec<String> {
     let help = arg.get_long_help().or(arg.get_help());
-    let mut meaning = help.map(|help| sentence(&help.to_string())).unwrap_or_default();
+    let mut meaning = help
+        .map(|help| sentence(&help.to_string()))
+        .unwrap_or_default();
     if let Some(env) = arg.get_env() {
         meaning.push_str(&format!(" Environment: `{}`.", env.to_string_lossy()));
     }

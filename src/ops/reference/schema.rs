@@ -212,7 +212,10 @@ mod tests {
                 json!({"type": "object", "additionalProperties": {"type": "string"}}),
                 "map of string",
             ),
-            (json!({"oneOf": [{"enum": ["a", "b"]}, {"const": "c"}]}), "`a`, `b`, `c`"),
+            (
+                json!({"oneOf": [{"enum": ["a", "b"]}, {"const": "c"}]}),
+                "`a`, `b`, `c`",
+            ),
             (json!(true), "anything"),
         ];
         for (schema, text) in cases {
