@@ -214,12 +214,9 @@ async fn old_status(
 /// A record as old events; most have none.
 pub(super) fn events_of(record: &Record) -> Vec<(&'static str, Value)> {
     let payload = &record.payload;
-    let script_id = payload
-        .get("executionId")
-        .and_then(Value::as_str)
-        .unwrap_or(&record.session_id);
     match record.event_type.as_str() {
         name::EXECUTION_OUTPUT => {
+            let script_id = payload.get("executionId");
             let lines = payload.get("lines").and_then(Value::as_array);
             lines
                 .into_iter()
@@ -235,11 +232,14 @@ pub(super) fn events_of(record: &Record) -> Vec<(&'static str, Value)> {
                 .collect()
         }
         name::EXECUTION_STATE => {
-            let status = payload.get("status").and_then(Value::as_str);
+            let execution = payload.get("execution").unwrap_or(payload);
+            let status = execution.get("status").and_then(Value::as_str);
             let state = status.and_then(Status::parse).map_or("unknown", old_state);
-            let error = payload.get("error").and_then(|error| error.get("message"));
+            let error = execution
+                .get("error")
+                .and_then(|error| error.get("message"));
             let data = json!({
-                "scriptId": script_id,
+                "scriptId": execution.get("executionId"),
                 "state": state,
                 "status": status,
                 "error": error.and_then(Value::as_str).unwrap_or(""),
@@ -330,6 +330,31 @@ mod tests {
             coerced("run_script", params),
             json!({"path": "12", "timeoutMs": 500, "wait": true, "language": "lua"})
         );
+    }
+
+    #[test]
+    fn final_state_is_told_in_the_old_words() {
+        let execution = json!({"executionId": "run-1", "status": "failed",
+            "error": {"code": "script_error", "message": "no such window"}});
+        let record = Record {
+            schema_version: Record::SCHEMA_VERSION,
+            sequence: 1,
+            event_id: crate::base::ids::EventId::random(),
+            observed_at: crate::base::EpochMillis(0),
+            committed_at: crate::base::EpochMillis(0),
+            session_id: "run-1".into(),
+            stream: "executions".into(),
+            event_type: name::EXECUTION_STATE.into(),
+            source: Default::default(),
+            foreground: None,
+            correlation_id: None,
+            causation_id: None,
+            payload: json!({"execution": execution}),
+            artifacts: Vec::new(),
+        };
+        let told = json!({"scriptId": "run-1", "state": "error", "status": "failed",
+            "error": "no such window"});
+        assert_eq!(events_of(&record), [("script_state", told)]);
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub const LINK_OPEN_TIMEOUT_MS: u64 = 5_000;
 pub const ACCEPT_PAUSE_MS: u64 = 100;
 /// Connections that are not registered yet. More: closed at once.
 pub const LINKS_OPENING_MAX: usize = 512;
-/// `agent.enroll` tries of one address in the window. More: `rate_limited`.
+/// `agent.enroll` tries and wrong tokens of one address in the window. More: `rate_limited`.
 pub const ENROLL_TRIES_MAX: u32 = 10;
 pub const ENROLL_WINDOW_MS: i64 = 60_000;
 /// Addresses whose tries are remembered. Full: the oldest are forgotten.
@@ -108,6 +108,10 @@ pub const EVENT_STREAM_QUEUE_LEN_MAX: usize = 256;
 /// `events.drain` when it does not say.
 pub const EVENTS_DRAIN_DEFAULT: usize = 500;
 pub const EVENTS_DRAIN_MAX: usize = 10_000;
+/// Records looked through for the last ones of one type.
+pub const EVENTS_TAIL_SEARCH_MAX: u64 = 100_000;
+/// From connecting to an agent's first answer; then it counts as unavailable.
+pub const IPC_HELLO_TIMEOUT_MS: u64 = 10_000;
 /// Volatile events kept for readers. Full: `log.line` is dropped first, then the oldest; counted.
 pub const VOLATILE_EVENTS_LEN_MAX: usize = 1_000;
 /// A log line is cut here, in characters, and marked.

@@ -272,5 +272,5 @@ fn print_one(agent: &Agent, json: bool) {
         rows.push(vec!["memory".into(), percent(resources.memory.usage)]);
         rows.push(vec!["disk".into(), percent(resources.disk.usage)]);
     }
-    output::table(&["", ""], rows);
+    output::table(&[], rows);
 }

@@ -227,7 +227,7 @@ fn show(execution: &Execution, json: bool) {
         );
         rows.push(vec!["artifact".into(), text]);
     }
-    output::table(&["", ""], rows);
+    output::table(&[], rows);
 }
 
 async fn logs(caller: &Caller, id: ExecutionId, json: bool) -> Result<u8, Fault> {

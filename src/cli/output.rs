@@ -68,13 +68,18 @@ pub fn report(fault: &Fault, as_json: bool) -> u8 {
     fault.kind().exit_code()
 }
 
-/// A table for people: borders of spaces, as wide as the terminal allows.
+/// A table for people: no borders, two spaces between columns. Without a header its rows are facts.
 pub(super) fn table(header: &[&str], rows: Vec<Vec<String>>) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(header.iter().copied());
+    if !header.is_empty() {
+        table.set_header(header.iter().copied());
+    }
     for row in rows {
         table.add_row(row.iter().map(|cell| clean(cell)));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
     }
     for row in table.lines() {
         line(row.trim_end());

@@ -62,14 +62,27 @@ impl Pool {
         self: &Arc<Self>,
         request: Request<Full<Bytes>>,
     ) -> Result<(Response<Incoming>, Lease), Fault> {
+        let mut request = request;
         let mut sender = match self.take_idle().await {
             Some(sender) => sender,
             None => self.connect().await?,
         };
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|error| Fault::new(Code::LinkClosed, format!("ask {}: {error}", self.host)))?;
+        let response = loop {
+            match sender.try_send_request(request).await {
+                Ok(response) => break response,
+                Err(mut error) => match error.take_message() {
+                    // An idle connection that the server closed just now: nothing was sent.
+                    Some(unsent) => {
+                        request = unsent;
+                        sender = self.connect().await?;
+                    }
+                    None => {
+                        let text = format!("ask {}: {}", self.host, error.into_error());
+                        return Err(Fault::new(Code::LinkClosed, text));
+                    }
+                },
+            }
+        };
         let lease = Lease {
             pool: Arc::clone(self),
             sender,

@@ -92,7 +92,7 @@ impl Default for IpcConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScriptsConfig {
-    /// The folder that relative script paths start from; `scripts` in the state directory when empty.
+    /// The folder that relative script paths start from; `scripts` in the data folder when empty.
     pub dir: PathBuf,
     /// Folders besides a script's own that its file functions may use.
     pub file_roots: Vec<PathBuf>,

@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::gateway::{Inner, Stream};
 use super::gateway_open::{Candidate, read_register, refuse, register_link, within};
+use super::gateway_session::Session;
 use super::registry_tokens::{Proof, nonce};
 use crate::base::ids::{AgentId, ExecutionId, FrameId};
 use crate::base::{EpochMillis, Point, Rect, limits};
@@ -30,20 +31,37 @@ use crate::wire::peer::Peer;
 use crate::wire::{Answer, Blob, Call, Code, Fault, table};
 
 /// Opens a link of protocol 1 and runs its session to the end.
-pub(super) async fn open<S: Stream>(inner: Arc<Inner>, mut framed: Framed<S>, from: SocketAddr) {
-    match within(&inner, first_register(&mut framed)).await {
-        Err(fault) => framed.refuse(&fault).await,
-        Ok(register) => match prove(&inner, &mut framed, register, from).await {
-            Err(fault) => {
-                tracing::warn!(%from, code = fault.code_text(), %fault, "refused a protocol-1 agent");
-                refuse(framed, &fault, None).await;
-            }
-            Ok(candidate) => {
-                if let Some(session) = register_link(&inner, framed, candidate).await {
-                    session.run(inner).await;
-                }
-            }
-        },
+pub(super) async fn open<S: Stream>(inner: Arc<Inner>, framed: Framed<S>, from: SocketAddr) {
+    let Ok(slot) = Arc::clone(&inner.opening).try_acquire_owned() else {
+        tracing::warn!(%from, "too many links are opening; closing one more");
+        return;
+    };
+    let session = admit(&inner, framed, from).await;
+    drop(slot);
+    if let Some(session) = session {
+        session.run(inner).await;
+    }
+}
+
+async fn admit<S: Stream>(
+    inner: &Arc<Inner>,
+    mut framed: Framed<S>,
+    from: SocketAddr,
+) -> Option<Session> {
+    let register = match within(inner, first_register(&mut framed)).await {
+        Ok(register) => register,
+        Err(fault) => {
+            framed.refuse(&fault).await;
+            return None;
+        }
+    };
+    match prove(inner, &mut framed, register, from).await {
+        Ok(candidate) => register_link(inner, framed, candidate).await,
+        Err(fault) => {
+            tracing::warn!(%from, code = fault.code_text(), %fault, "refused a protocol-1 agent");
+            refuse(framed, &fault, None).await;
+            None
+        }
     }
 }
 
@@ -80,18 +98,28 @@ async fn prove<S: Stream>(
     };
     let agent = agent.map_err(|error| Fault::new(Code::InvalidMessage, error.to_string()))?;
     let tokens = &inner.plain_tokens;
-    let token = if register.challenge == Some(true) {
+    let address = from.ip().to_string();
+    inner.registry.check_tries(&address)?;
+    let checked = if register.challenge == Some(true) {
         let nonce = nonce();
         let hmac = challenge(inner, framed, &nonce).await?;
         let proof = Proof::Answer {
             nonce: &nonce,
             hmac: &hmac,
         };
-        inner.registry.check_proof(&agent, tokens, &proof).await?
+        inner.registry.check_proof(&agent, tokens, &proof).await
     } else {
         let shown = register.token.clone().unwrap_or_default();
         let proof = Proof::Token(&shown);
-        inner.registry.check_proof(&agent, tokens, &proof).await?
+        inner.registry.check_proof(&agent, tokens, &proof).await
+    };
+    let token = match checked {
+        Ok(token) => token,
+        Err(fault) => {
+            // Guesses count; a fleet behind one address that knows its token does not.
+            inner.registry.count_try(&address)?;
+            return Err(fault);
+        }
     };
     // A shared token must not speak for an agent that has a key of its own.
     if inner.registry.has_key(&agent) {
@@ -109,7 +137,7 @@ async fn prove<S: Stream>(
     Ok(Candidate {
         agent,
         register,
-        ip: Some(from.ip().to_string()),
+        ip: Some(address),
         token,
     })
 }

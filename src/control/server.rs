@@ -283,17 +283,23 @@ impl Server {
     }
 }
 
-/// Binds the HTTP address; a taken one is `address_in_use` naming the flag.
-pub async fn bind(address: &str) -> Result<TcpListener, Fault> {
+/// Binds an address; a taken one is `address_in_use` naming the flag or setting that changes it.
+pub async fn bind(address: &str, flag: &str) -> Result<TcpListener, Fault> {
     TcpListener::bind(address).await.map_err(|error| {
         if error.kind() == std::io::ErrorKind::AddrInUse {
-            let text =
-                format!("{address} is taken by another program; choose another with --listen");
+            let text = format!("{address} is taken by another program; choose another with {flag}");
             Fault::new(Code::AddressInUse, text)
         } else {
-            Fault::new(Code::ConfigInvalid, format!("listen on {address}: {error}"))
+            let text = format!("listen on {address} ({flag}): {error}");
+            Fault::new(Code::ConfigInvalid, text)
         }
     })
+}
+
+/// Where a listener listens.
+pub fn listening_address(listener: &TcpListener) -> Result<SocketAddr, Fault> {
+    let address = listener.local_addr();
+    address.map_err(|error| Fault::internal(format!("read the listening address: {error}")))
 }
 
 type Accepted = (TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit);

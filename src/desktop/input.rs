@@ -54,7 +54,8 @@ impl Chord {
     }
 }
 
-/// One owner's hands on the desktop. Dropping it releases all that it holds.
+/// One owner's hands on the desktop. What it holds stays held, over sessions, until it is let up or
+/// `Desktop::release_input` ends the owner.
 pub struct InputSession<'a> {
     input: &'a dyn Input,
     owner: InputOwner,
@@ -77,15 +78,6 @@ impl Desktop {
         match &self.backend.input {
             Ok(input) => input.release(owner).map_err(fault),
             Err(_) => Ok(0),
-        }
-    }
-}
-
-impl Drop for InputSession<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = self.input.release(self.owner) {
-            // The guard releases what it holds when it ends; nobody is left here to be told.
-            tracing::warn!(owner = self.owner.0, %error, "release held keys");
         }
     }
 }

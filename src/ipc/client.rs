@@ -4,6 +4,7 @@
 //! which the client gives credit as it takes them.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
@@ -90,8 +91,14 @@ impl Client {
             token,
         };
         let hello = serde_json::to_value(&hello).map_err(Fault::internal)?;
-        client.call("ipc.hello", hello).await?;
-        Ok(client)
+        let limit = Duration::from_millis(limits::IPC_HELLO_TIMEOUT_MS);
+        match tokio::time::timeout(limit, client.call("ipc.hello", hello)).await {
+            Ok(answer) => answer.map(|_| client),
+            Err(_) => {
+                let text = format!("the agent at {endpoint} does not answer");
+                Err(Fault::new(Code::EndpointUnavailable, text))
+            }
+        }
     }
 
     /// Calls a method and waits for its answer. Dropping the future abandons the wait, not the work.

@@ -1,5 +1,6 @@
 //! `events.drain` and `events.follow` on one connection: two cursors over the node's journal.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
@@ -43,27 +44,52 @@ impl Drain {
 }
 
 /// A running `events.follow`.
+///
+/// ```text
+/// searching (tail of one type: the last fitting records are gathered) → sending → ended
+/// ```
 pub(super) struct Follow {
     follower: Follower,
     prefix: String,
     /// The stream ends before this sequence; absent: it goes on.
     until_seq: Option<u64>,
+    search: Option<Search>,
+    found: VecDeque<Record>,
+}
+
+/// Looks for the last fitting records before the stream's beginning.
+struct Search {
+    until_seq: u64,
+    wanted: usize,
 }
 
 impl Follow {
     /// Finds where the stream starts. Errors: `cursor_expired`, `cursor_invalid`.
     pub fn start(journal: &Journal, params: FollowParams) -> Result<(Self, FollowReply), Fault> {
         let range = journal.range();
+        let prefix = params.prefix.unwrap_or_default();
+        let before_end = |records: u64| range.next_seq.saturating_sub(records).max(range.first_seq);
+        let mut search = None;
         let from = match (params.after, params.tail) {
             (Some(first), _) => first,
-            (None, Some(tail)) => range.next_seq.saturating_sub(tail).max(range.first_seq),
+            (None, Some(tail)) if tail > 0 && !prefix.is_empty() => {
+                search = Some(Search {
+                    until_seq: range.next_seq,
+                    wanted: usize::try_from(tail)
+                        .unwrap_or(usize::MAX)
+                        .min(limits::EVENTS_DRAIN_MAX),
+                });
+                before_end(limits::EVENTS_TAIL_SEARCH_MAX)
+            }
+            (None, Some(tail)) => before_end(tail),
             (None, None) => range.next_seq,
         };
-        let follower = journal.follow(from)?;
         let follow = Self {
-            follower,
-            prefix: params.prefix.unwrap_or_default(),
+            follower: journal.follow(from)?,
+            prefix,
             until_seq: (!params.follow).then_some(range.next_seq),
+            search,
+            found: VecDeque::new(),
         };
         Ok((follow, FollowReply { next_seq: from }))
     }
@@ -71,6 +97,12 @@ impl Follow {
     /// The next envelope of the stream; the second part tells whether the stream has ended with it.
     /// Dropping the future loses nothing.
     pub async fn next(&mut self) -> (Envelope, bool) {
+        if let Err(fault) = self.search().await {
+            return (end(self.follower.next_seq(), Some(&fault)), true);
+        }
+        if let Some(record) = self.found.pop_front() {
+            return (event(&record), false);
+        }
         loop {
             let next_seq = self.follower.next_seq();
             if self.until_seq.is_some_and(|until| next_seq >= until) {
@@ -84,6 +116,23 @@ impl Follow {
                 Err(fault) => return (end(self.follower.next_seq(), Some(&fault)), true),
             }
         }
+    }
+
+    async fn search(&mut self) -> Result<(), Fault> {
+        while let Some(search) = &self.search {
+            if self.follower.next_seq() >= search.until_seq {
+                self.search = None;
+                break;
+            }
+            let record = self.follower.next().await?;
+            if record.event_type.starts_with(&self.prefix) {
+                if self.found.len() >= search.wanted {
+                    self.found.pop_front();
+                }
+                self.found.push_back(record);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -11,17 +11,36 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::base::Secret;
 use crate::base::ids::random_hex;
 
-/// Listens, and writes a fresh token to the file.
-pub(super) async fn bind(address: SocketAddr, token: &Path) -> io::Result<(TcpListener, Secret)> {
-    let listener = TcpListener::bind(address).await?;
-    let secret = random_hex(32);
-    let dir = token.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(dir)?;
-    // Temporary files are made for this user alone.
-    let mut file = tempfile::NamedTempFile::new_in(dir)?;
-    io::Write::write_all(&mut file, secret.as_bytes())?;
-    file.persist(token)?;
-    Ok((listener, Secret::new(secret)))
+/// A loopback listener with the token that its clients have to show. The one network listener
+/// outside of the server.
+pub(super) struct Loopback {
+    listener: TcpListener,
+    secret: Secret,
+}
+
+impl Loopback {
+    /// Listens, and writes a fresh token to the file.
+    pub(super) async fn bind(address: SocketAddr, token: &Path) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let secret = random_hex(32);
+        let dir = token.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(dir)?;
+        // Temporary files are made for this user alone.
+        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        io::Write::write_all(&mut file, secret.as_bytes())?;
+        file.persist(token)?;
+        Ok(Self {
+            listener,
+            secret: Secret::new(secret),
+        })
+    }
+
+    /// The next connection, and what it has to show.
+    pub(super) async fn accept(&self) -> io::Result<(TcpStream, Secret)> {
+        let (stream, _) = self.listener.accept().await?;
+        stream.set_nodelay(true)?;
+        Ok((stream, self.secret.clone()))
+    }
 }
 
 /// Connects, and reads the token to say hello with.

@@ -10,13 +10,13 @@ use interprocess::local_socket::tokio::Listener;
 use interprocess::local_socket::traits::tokio::Listener as _;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection::Connection;
-use super::{BoxWire, Endpoint, local_tcp};
+use super::local_tcp::Loopback;
+use super::{BoxWire, Endpoint};
 use crate::base::{Secret, limits};
 use crate::config::IpcConfig;
 use crate::journal::Journal;
@@ -65,7 +65,7 @@ enum Door {
         /// Removes the socket when the door closes.
         _bound: local_socket::Bound,
     },
-    Tcp(TcpListener, Secret),
+    Tcp(Loopback),
 }
 
 /// Listens at the configured endpoint and serves clients until `shutdown` fires.
@@ -92,9 +92,7 @@ async fn open(endpoint: &Endpoint) -> Result<Door, Fault> {
         Endpoint::Local(path) => {
             local_socket::bind(path).map(|(listener, _bound)| Door::Local { listener, _bound })
         }
-        Endpoint::Tcp { address, token } => local_tcp::bind(*address, token)
-            .await
-            .map(|(listener, secret)| Door::Tcp(listener, secret)),
+        Endpoint::Tcp { address, token } => Loopback::bind(*address, token).await.map(Door::Tcp),
     };
     opened.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Fault::new(
@@ -159,10 +157,9 @@ async fn next_client(door: &Door) -> io::Result<Accepted> {
             let wire: BoxWire = Box::new(stream);
             Ok((if own { Ok(wire) } else { Err(Stranger(wire)) }, None))
         }
-        Door::Tcp(listener, secret) => {
-            let (stream, _) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            Ok((Ok(Box::new(stream)), Some(secret.clone())))
+        Door::Tcp(loopback) => {
+            let (stream, secret) = loopback.accept().await?;
+            Ok((Ok(Box::new(stream)), Some(secret)))
         }
     }
 }
@@ -194,7 +191,9 @@ async fn turn_away(mut wire: BoxWire, fault: Fault) {
     let _ = Envelope::error(&fault).put(&mut out);
     let told = async {
         wire.write_all(&out).await?;
-        wire.shutdown().await
+        wire.shutdown().await?;
+        // A close with bytes of the peer's unread would take the message away from it.
+        tokio::io::copy(&mut wire, &mut tokio::io::sink()).await
     };
     // A peer that does not read learns nothing; it is not waited for.
     let _ = tokio::time::timeout(Duration::from_millis(limits::IPC_FLUSH_MS), told).await;

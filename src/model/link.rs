@@ -234,7 +234,7 @@ mod tests {
                 now += gap;
                 match admission.admit(EpochMillis(now)) {
                     Ok(()) => admitted += 1,
-                    Err(wait) => prop_assert!(wait >= 1 && wait <= 1_000),
+                    Err(wait) => prop_assert!((1..=1_000).contains(&wait)),
                 }
             }
             let allowed = limits::REGISTRATION_BURST

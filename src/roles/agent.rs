@@ -140,7 +140,7 @@ impl Start {
         let agent_id = load_or_create(&dir)?;
         let scripts = &self.config.scripts;
         let scripts_dir = match scripts.dir.as_os_str().is_empty() {
-            true => dir.join("scripts"),
+            true => self.paths.data_dir.join("scripts"),
             false => scripts.dir.clone(),
         };
         let node = Node::open(NodeOptions {
@@ -154,6 +154,7 @@ impl Start {
             desktop: DesktopSlot::new(self.open_options()),
             scripts_dir,
             file_roots: scripts.file_roots.clone(),
+            private_paths: self.private_paths(),
             script_memory_max: scripts.memory_mb as usize * 1024 * 1024,
             scripts_running_max: scripts.running_max as usize,
             captures_kept: self.config.desktop.captures_kept as usize,
@@ -197,6 +198,20 @@ impl Start {
             journal,
             prober,
         })
+    }
+
+    /// What scripts may not touch: everything of this program but the folder of scripts.
+    fn private_paths(&self) -> Vec<PathBuf> {
+        let data = &self.paths.data_dir;
+        let own = ["agent", "server", "up.json", "login.json"].map(|name| data.join(name));
+        let all = own.into_iter().chain([self.config_path.clone()]);
+        // A path that is not there yet has a canonical parent, or cannot be reached at all.
+        let canonical = |path: PathBuf| {
+            path.canonicalize()
+                .ok()
+                .or_else(|| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?)))
+        };
+        all.filter_map(canonical).collect()
     }
 
     fn open_options(&self) -> OpenOptions {

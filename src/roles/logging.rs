@@ -1,6 +1,7 @@
 //! The process's own log: to standard error, and as `log.line` events to local readers.
 
 use std::fmt::Write;
+use std::io::IsTerminal;
 
 use serde_json::json;
 use tracing::field::{Field, Visit};
@@ -18,6 +19,7 @@ pub fn start(filter: &str, journal: Option<Journal>) -> Result<(), String> {
     let filter = EnvFilter::try_new(&filter).map_err(|error| format!("logging.level: {error}"))?;
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     let events = journal.map(|journal| Events { journal });
     tracing_subscriber::registry()

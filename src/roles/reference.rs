@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use crate::cli::{ReferenceArgs, ScriptAction, ScriptArgs};
+use crate::cli::{self, ReferenceArgs, ScriptAction, ScriptArgs};
+use crate::control::routes::ROUTES;
+use crate::ops::reference::{self, Sources};
 use crate::script;
 use crate::wire::{Code, Fault};
 
@@ -22,10 +24,12 @@ pub fn script(args: ScriptArgs) -> Result<(), Fault> {
 
 /// `wingman reference`.
 pub fn write(args: &ReferenceArgs) -> Result<(), Fault> {
-    store(
-        &args.out.join("script-api.md"),
-        &script::reference_markdown(),
-    )
+    let pages = reference::pages(Sources {
+        command_line: cli::definition(),
+        script_api: script::reference_markdown(),
+        routes: ROUTES.iter().map(|route| *route.row).collect(),
+    });
+    reference::write(&args.out, &pages)
 }
 
 fn store(path: &Path, text: &str) -> Result<(), Fault> {

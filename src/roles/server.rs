@@ -15,7 +15,7 @@ use crate::control::contract::Links;
 use crate::control::executions::{Executions, ExecutionsParts};
 use crate::control::gateway::{Gateway, GatewayOptions};
 use crate::control::registry::Registry;
-use crate::control::server::{Server, ServerParts, bind};
+use crate::control::server::{Server, ServerParts, bind, listening_address};
 use crate::control::tls::http_tls;
 use crate::journal::{Journal, Options};
 use crate::store::{Store, server::MIGRATIONS};
@@ -113,18 +113,16 @@ pub async fn begin(paths: &Paths, config: ServerConfig, doors: Doors) -> Result<
     let dir = server_dir(paths);
     private_dir(&dir)?;
     // A taken port is told before anything else starts.
-    let listener = bind(&config.http.listen).await?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| Fault::internal(format!("read the listening address: {error}")))?;
+    let listener = bind(&config.http.listen, "--listen").await?;
+    let address = listening_address(&listener)?;
     let tls = http_tls(&config.http, address, &dir)?;
     let agents = match doors {
-        Doors::Network => Some(bind_flag(&config.agents.listen, "--agents-listen").await?),
+        Doors::Network => Some(bind(&config.agents.listen, "--agents-listen").await?),
         Doors::Memory => None,
     };
     let plain = match config.agents.plain_listen.as_str() {
         listen if doors == Doors::Network && !listen.is_empty() => {
-            Some(bind_flag(listen, "agents.plain_listen").await?)
+            Some(bind(listen, "agents.plain_listen").await?)
         }
         _ => None,
     };
@@ -139,7 +137,7 @@ pub async fn begin(paths: &Paths, config: ServerConfig, doors: Doors) -> Result<
     let store =
         Store::open(&dir.join("server.db"), MIGRATIONS).map_err(|error| store_fault(&error))?;
     let agents_address = match &agents {
-        Some(listener) => Some(local_address(listener)?),
+        Some(listener) => Some(listening_address(listener)?.to_string()),
         None => None,
     };
     let public_address = match config.agents.public_address.as_str() {
@@ -209,28 +207,6 @@ pub async fn begin(paths: &Paths, config: ServerConfig, doors: Doors) -> Result<
         stop,
         serving,
     })
-}
-
-async fn bind_flag(address: &str, flag: &str) -> Result<tokio::net::TcpListener, Fault> {
-    tokio::net::TcpListener::bind(address)
-        .await
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::AddrInUse => Fault::new(
-                Code::AddressInUse,
-                format!("{address} is taken by another program; choose another with {flag}"),
-            ),
-            _ => Fault::new(
-                Code::ConfigInvalid,
-                format!("listen on {address} ({flag}): {error}"),
-            ),
-        })
-}
-
-fn local_address(listener: &tokio::net::TcpListener) -> Result<String, Fault> {
-    let address = listener.local_addr();
-    address
-        .map(|address| address.to_string())
-        .map_err(|error| Fault::internal(format!("read the listening address: {error}")))
 }
 
 fn load_key(dir: &Path) -> Result<LinkKey, Fault> {

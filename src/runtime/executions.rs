@@ -46,6 +46,8 @@ pub struct Parts {
     /// Where relative script paths start.
     pub scripts_dir: PathBuf,
     pub file_roots: Vec<PathBuf>,
+    /// Canonical paths that no script's file function touches.
+    pub private_paths: Vec<PathBuf>,
     pub memory_max: usize,
     pub running_max: usize,
 }
@@ -263,6 +265,7 @@ impl Executions {
             args: record.args.clone(),
             script_dir,
             file_roots: self.parts.file_roots.clone(),
+            private_paths: self.parts.private_paths.clone(),
             desktop: Arc::clone(&self.parts.desktop),
             kv: Arc::clone(&self.parts.kv),
             artifacts: self.parts.artifacts.clone(),

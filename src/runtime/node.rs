@@ -49,6 +49,8 @@ pub struct NodeOptions {
     /// Where relative script paths start.
     pub scripts_dir: PathBuf,
     pub file_roots: Vec<PathBuf>,
+    /// The agent's own files: no script's file function touches them.
+    pub private_paths: Vec<PathBuf>,
     pub script_memory_max: usize,
     pub scripts_running_max: usize,
     pub captures_kept: usize,
@@ -96,6 +98,7 @@ impl Node {
             kv: Arc::new(NodeKv::new(options.store)),
             scripts_dir: options.scripts_dir,
             file_roots: options.file_roots,
+            private_paths: options.private_paths,
             memory_max: options.script_memory_max,
             running_max: options.scripts_running_max,
         });

@@ -30,6 +30,7 @@ pub struct RunParts {
     pub args: BTreeMap<String, String>,
     pub script_dir: Option<PathBuf>,
     pub file_roots: Vec<PathBuf>,
+    pub private_paths: Vec<PathBuf>,
     pub desktop: Arc<DesktopSlot>,
     pub kv: Arc<dyn Kv>,
     pub artifacts: Artifacts,
@@ -262,6 +263,10 @@ impl Host for Run {
 
     fn file_roots(&self) -> &[PathBuf] {
         &self.parts.file_roots
+    }
+
+    fn private_paths(&self) -> &[PathBuf] {
+        &self.parts.private_paths
     }
 
     fn execution_id(&self) -> &str {

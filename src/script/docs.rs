@@ -29,6 +29,8 @@ stand under `wingman` (`wingman.screen.getPixel`).
 - Where a thing is simply not there the answer is `nil` or `false`. What went wrong raises an error
   that `pcall` or `try` catches; its text ends with a stable code in brackets.
 - Several results are multiple returns in Lua and an array in Rhai.
+- In Lua a nil within a list is spelled `null`, since a `nil` would end the list; keys without a value
+  are left out of maps.
 - The lowest level of `log` is `verbose`, since `debug` is a reserved word of Rhai.
 - Lua has no `os`, `io`, `debug`, `loadstring` or `package`; Rhai has no `eval`. `require(\"lib/tools\")`
   and `import \"lib/tools\" as tools;` load from the script's own folder.

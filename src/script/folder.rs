@@ -26,6 +26,27 @@ pub fn io_fault(what: &str, path: &str, error: &std::io::Error) -> ScriptFault {
     ScriptFault::failed(code, format!("{what} {path:?}: {error}"))
 }
 
+/// As `resolve`, for work that would take the folder itself away: that is refused.
+pub fn resolve_below(host: &dyn Host, path: &str) -> Result<PathBuf, ScriptFault> {
+    let full = resolve(host, path)?;
+    let own = host.script_dir();
+    let is_root = own
+        .iter()
+        .chain(host.file_roots())
+        .any(|root| root.canonicalize().is_ok_and(|root| root == full));
+    if is_root {
+        return Err(denied(path, "this is the folder itself"));
+    }
+    if host
+        .private_paths()
+        .iter()
+        .any(|own| own.starts_with(&full))
+    {
+        return Err(denied(path, "the agent's own files are below it"));
+    }
+    Ok(full)
+}
+
 /// The full path of a script's path, whether or not something is there yet.
 pub fn resolve(host: &dyn Host, path: &str) -> Result<PathBuf, ScriptFault> {
     if path.is_empty() || path.contains('\0') {
@@ -60,6 +81,9 @@ pub fn resolve(host: &dyn Host, path: &str) -> Result<PathBuf, ScriptFault> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(io_fault("look at", path, &error)),
         }
+    }
+    if host.private_paths().iter().any(|own| full.starts_with(own)) {
+        return Err(denied(path, "it belongs to the agent itself"));
     }
     Ok(full)
 }

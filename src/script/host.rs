@@ -101,6 +101,11 @@ pub trait Host: Send + Sync {
     fn script_dir(&self) -> Option<PathBuf>;
     /// Folders that file functions may use besides the script's own.
     fn file_roots(&self) -> &[PathBuf];
+    /// Files and folders of the agent itself, canonical: no file function touches them or takes away
+    /// what holds them, whatever roots are declared.
+    fn private_paths(&self) -> &[PathBuf] {
+        &[]
+    }
     /// The run's id, for `args` and messages.
     fn execution_id(&self) -> &str;
 }

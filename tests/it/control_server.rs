@@ -104,7 +104,6 @@ pub struct TestServer {
     pub links: Arc<ScriptedLinks>,
     pub clock: Arc<TestClock>,
     pub store: Store,
-    pub journal: Journal,
     pub executions: Arc<Executions>,
     pub sink: Arc<dyn LinkSink>,
     pub server: Server,
@@ -154,7 +153,7 @@ impl TestServer {
             })
             .await
             .unwrap();
-            let listener = bind("127.0.0.1:0").await.unwrap();
+            let listener = bind("127.0.0.1:0", "--listen").await.unwrap();
             let address = listener.local_addr().unwrap();
             let admin = server.mint_local_token().await.unwrap().expose().to_owned();
             let (serving, stop) = (server.clone(), shutdown.clone());
@@ -166,7 +165,6 @@ impl TestServer {
             links,
             clock,
             store,
-            journal,
             sink: executions.sink(),
             executions,
             server,

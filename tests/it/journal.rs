@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use proptest::prelude::*;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::json;
 use wingman::base::ids::InstanceId;
@@ -707,4 +708,74 @@ fn reads_beside_retention_are_contiguous_or_told() {
         }
     });
     assert!(journal.range().first_seq > 1);
+}
+
+/// What may happen to a journal.
+#[derive(Clone, Debug)]
+enum Step {
+    Append(u64),
+    Reopen,
+    /// The process dies with this written after the last whole record.
+    Tear(Vec<u8>),
+    Read(prop::sample::Index, usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (1..12_u64).prop_map(Step::Append),
+        1 => Just(Step::Reopen),
+        1 => prop::collection::vec(any::<u8>(), 1..90)
+            .prop_map(|bytes| bytes.into_iter().filter(|byte| *byte != b'\n').collect())
+            .prop_map(Step::Tear),
+        3 => (any::<prop::sample::Index>(), 1..40_usize).prop_map(|(at, max)| Step::Read(at, max)),
+    ]
+}
+
+proptest! {
+    // Few cases, since every step waits for a disk.
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn every_life_of_a_journal_agrees_with_a_list(steps in prop::collection::vec(step(), 1..14)) {
+        let dir = tempfile::tempdir().unwrap();
+        let again = || Journal::open(small_and_long(dir.path())).unwrap();
+        let (mut journal, _) = again();
+        let mut list: Vec<u64> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Append(count) => {
+                    let next = list.len() as u64 * 7;
+                    let pending: Vec<_> = (next..next + count)
+                        .map(|n| (n, journal.submit(note(n))))
+                        .collect();
+                    for (n, pending) in pending {
+                        list.push(n);
+                        prop_assert_eq!(pending.wait().unwrap().sequence, list.len() as u64);
+                    }
+                }
+                Step::Reopen => {
+                    drop(journal);
+                    let (opened, report) = again();
+                    prop_assert_eq!((report.cut_bytes, report.last_seq), (0, list.len() as u64));
+                    journal = opened;
+                }
+                Step::Tear(bytes) => {
+                    drop(journal);
+                    let last = segments(dir.path()).pop().unwrap();
+                    let mut file = fs::OpenOptions::new().append(true).open(last).unwrap();
+                    file.write_all(&bytes).unwrap();
+                    let (opened, report) = again();
+                    prop_assert_eq!(report.cut_bytes, bytes.len() as u64);
+                    prop_assert_eq!(report.last_seq, list.len() as u64);
+                    journal = opened;
+                }
+                Step::Read(at, max) => {
+                    let from = at.index(list.len() + 1);
+                    let found = journal.read(from as u64 + 1, max).unwrap();
+                    let found: Vec<u64> = found.iter().map(number).collect();
+                    let expected: Vec<u64> = list[from..].iter().copied().take(max).collect();
+                    prop_assert_eq!(found, expected);
+                }
+            }
+        }
+    }
 }

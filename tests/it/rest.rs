@@ -637,7 +637,7 @@ fn taken_address_names_the_flag() {
     let (_dir, server) = start();
     let address = server.address.to_string();
     let fault = server
-        .block_on(wingman::control::server::bind(&address))
+        .block_on(wingman::control::server::bind(&address, "--listen"))
         .unwrap_err();
     assert_eq!(fault.code, Code::AddressInUse);
     assert!(fault.message.contains("--listen") && fault.message.contains(&address));

@@ -224,6 +224,47 @@ fn remote_settings_are_checked_applied_and_written_back() {
 }
 
 #[test]
+fn no_script_writes_the_agent_s_own_files_whatever_roots_are_declared() {
+    let host = Host::new();
+    let root = host.dir().canonicalize().unwrap();
+    host.configure_agent(&format!(
+        "[scripts]\nfile_roots = [{:?}]\n",
+        root.to_str().unwrap()
+    ));
+    let _up = host.start_up();
+    wait_for("the agent to be connected", || online(&host));
+    let before = std::fs::read_to_string(host.agent_toml()).unwrap();
+    for target in [
+        "data/agent/agent.toml",
+        "data/agent/journal/x",
+        "data/server/x",
+        "data/up.json",
+    ] {
+        let path = root.join(target);
+        let script = host.file(
+            "w.lua",
+            &format!("file.write({:?}, 'x')", path.to_str().unwrap()),
+        );
+        let output = host.run(&["run", script.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1), "{target}: {}", text(&output));
+        assert!(
+            text(&output).contains("belongs to the agent"),
+            "{target}: {}",
+            text(&output)
+        );
+    }
+    let removal = host.file(
+        "r.lua",
+        &format!("file.removeAll({:?})", root.join("data").to_str().unwrap()),
+    );
+    assert_eq!(
+        host.run(&["run", removal.to_str().unwrap()]).status.code(),
+        Some(1)
+    );
+    assert_eq!(std::fs::read_to_string(host.agent_toml()).unwrap(), before);
+}
+
+#[test]
 fn up_is_server_and_agent_in_one_process_and_ends_cleanly() {
     let host = Host::new();
     let up = host.start_up();

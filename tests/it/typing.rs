@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tempfile::TempDir;
-use wingman::platform::{Backend, Input, InputOwner, OpenOptions, native};
+use wingman::platform::{Backend, Input, InputOwner, OpenOptions, Press, VirtualKey, native};
 
 use crate::support::{TestDisplay, wait_for};
 
-pub const OWNER: InputOwner = InputOwner(1);
+const OWNER: InputOwner = InputOwner(1);
 
 /// A test's display, its input injected by this build's own guard.
 pub fn open_backend(display: &TestDisplay) -> Backend {
@@ -114,4 +114,20 @@ fn more_new_symbols_than_spare_keycodes_arrive_in_order() {
     let typewriter = Typewriter::start(&["us"]);
     let line: String = ('一'..).take(120).collect();
     assert_eq!(typewriter.line(&line), line);
+}
+
+#[test]
+fn caps_lock_and_held_shift_do_not_change_what_is_typed() {
+    let typewriter = Typewriter::start(&["us"]);
+    let keys = &typewriter.input;
+    let (caps_lock, shift) = (VirtualKey(0x14), VirtualKey(0x10));
+    let tap = [(caps_lock, Press::Down), (caps_lock, Press::Up)];
+    keys.keys(OWNER, &tap).expect("caps lock is on");
+    let line = "Caps lock is On: 1 ä Ж";
+    assert_eq!(typewriter.line(line), line);
+    keys.keys(OWNER, &tap).expect("caps lock is off");
+    keys.key(OWNER, shift, Press::Down).expect("shift is down");
+    let line = "shift is Held: 1 ä ж";
+    assert_eq!(typewriter.line(line), line);
+    assert_eq!(keys.release(OWNER), Ok(1), "shift went down again");
 }

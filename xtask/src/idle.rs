@@ -74,22 +74,14 @@ fn server(program: &Path) -> Result<()> {
     idle("server", &server, "under 40 MB")
 }
 
-/// The program with all its folders below `home`, and nothing of the session's.
+/// The program with a data folder below `home`, and nothing of the session's.
 fn at_home(program: &Path, home: &Path) -> Command {
     let mut command = Command::new(program);
-    for (name, folder) in [
-        ("HOME", "home"),
-        ("XDG_RUNTIME_DIR", "run"),
-        ("XDG_CONFIG_HOME", "config"),
-        ("XDG_STATE_HOME", "state"),
-        ("XDG_DATA_HOME", "data"),
-        ("XDG_CACHE_HOME", "cache"),
-    ] {
-        let path = home.join(folder);
-        let _ = std::fs::create_dir_all(&path);
-        command.env(name, path);
-    }
-    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .env("WINGMAN_DATA", home.join("data"))
+        .env_remove("XDG_RUNTIME_DIR")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command
 }
 
@@ -109,7 +101,7 @@ fn wait_until_ready(agent: &mut Running, home: &Path) -> Result<Instant> {
     ))
 }
 
-/// Sockets two folders deep: the runtime folder's and the state folder's.
+/// Sockets up to two folders deep.
 fn find_sockets(home: &Path) -> Vec<PathBuf> {
     let list = |folder: &Path| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -34,8 +34,7 @@ pub fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Builds `wingman.exe`, its GUI twin `wingmanw.exe` and, for Wine, the missing system DLL;
-/// answers their folder.
+/// Builds `wingman.exe` and its GUI twin `wingmanw.exe`; answers their folder.
 fn build(release: bool) -> Result<PathBuf> {
     setup::ensure("to build for Windows", setup::MINGW)?;
     let out = target_dir().join("windows-gnu");
@@ -119,20 +118,52 @@ fn gcc_folder() -> Result<PathBuf> {
     folder.ok_or_else(|| Failure::new(format!("{GCC} does not say where libgcc is")))
 }
 
-/// Builds the DLL that Wine 8 lacks and Rust's standard library takes its random numbers from.
-pub fn build_bcryptprimitives(folder: &Path) -> Result<()> {
-    const SOURCE: &str = "\
+/// A system DLL of Windows 10 that Debian's Wine lacks, in a few lines of C.
+struct SystemDll {
+    name: &'static str,
+    source: &'static str,
+    library: &'static str,
+}
+
+const WINE_LACKS: [SystemDll; 2] = [
+    // Rust's standard library takes its random numbers from here.
+    SystemDll {
+        name: "bcryptprimitives",
+        source: "\
 #include <windows.h>
 #include <bcrypt.h>
 __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T len)
 {
     return BCryptGenRandom(NULL, data, (ULONG)len, BCRYPT_USE_SYSTEM_PREFERRED_RNG) == 0;
 }
-";
-    let source = folder.join("bcryptprimitives.c");
-    std::fs::write(&source, SOURCE)?;
-    let mut command = Command::new(GCC);
-    command.args(["-shared", "-O1", "-o"]);
-    command.arg(folder.join("bcryptprimitives.dll"));
-    shell::run(command.arg(&source).arg("-lbcrypt"))
+",
+        library: "-lbcrypt",
+    },
+    // Windows Graphics Capture, which Wine lacks as a whole, wants its message queue from here.
+    SystemDll {
+        name: "coremessaging",
+        source: "\
+#include <windows.h>
+__declspec(dllexport) HRESULT WINAPI CreateDispatcherQueueController(void *options, void **made)
+{
+    (void)options;
+    (void)made;
+    return E_NOTIMPL;
+}
+",
+        library: "-lkernel32",
+    },
+];
+
+/// Builds what Wine lacks beside the executable in `folder`.
+pub fn build_wine_dlls(folder: &Path) -> Result<()> {
+    for dll in WINE_LACKS {
+        let source = folder.join(dll.name).with_extension("c");
+        std::fs::write(&source, dll.source)?;
+        let mut command = Command::new(GCC);
+        command.args(["-shared", "-O1", "-o"]);
+        command.arg(folder.join(dll.name).with_extension("dll"));
+        shell::run(command.arg(&source).arg(dll.library))?;
+    }
+    Ok(())
 }

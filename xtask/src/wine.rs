@@ -17,17 +17,19 @@ use crate::shell::{
     self, Failure, Result, Running, Screen, TempDir, output, root, say, target_dir, wait_until,
 };
 use crate::up::{Profile, build};
-use crate::windows::build_bcryptprimitives;
+use crate::windows::build_wine_dlls;
 
 const SCREEN_SIZE: &str = "1280x800x24";
 const WINE: &str = "/usr/lib/wine/wine64";
 const WINE_SERVER: &str = "/usr/lib/wine/wineserver";
+/// The Windows side's data folder, below the folder of this run.
+const WINDOWS_DATA: &str = "workstation";
 /// Wine starts its services first, on a busy machine slowly.
 const JOIN_LIMIT: Duration = Duration::from_secs(120);
 
 /// Shows that the executable in `folder` looks after a workstation.
 pub fn run(folder: &Path) -> Result<()> {
-    build_bcryptprimitives(folder)?;
+    build_wine_dlls(folder)?;
     let program = build(Profile::Dev)?;
     let home = TempDir::new("windows-run")?;
     let screen = Screen::start(SCREEN_SIZE)?;
@@ -40,10 +42,11 @@ pub fn run(folder: &Path) -> Result<()> {
     let control = Control::start(program, home.path())?;
     let join = control.output(&["server", "invite"])?;
     let join = join_string(&join)?;
-    std::fs::create_dir_all(home.path().join("agent-config"))?;
+    let agent = home.path().join(WINDOWS_DATA).join("agent");
+    std::fs::create_dir_all(&agent)?;
     // Wine has no Windows Graphics Capture, and nothing falls back by itself.
     let settings = "[desktop]\ncapture_backend = \"gdi\"\n";
-    std::fs::write(home.path().join("agent-config/agent.toml"), settings)?;
+    std::fs::write(agent.join("agent.toml"), settings)?;
     wine.output(&windows, &["agent", "join", &join])?;
 
     let log = std::fs::File::create(home.path().join("agent.log"))?;
@@ -141,8 +144,7 @@ impl Control {
 fn at_home(program: &Path, home: &Path) -> Command {
     let mut command = Command::new(program);
     command
-        .env("WINGMAN_STATE_DIR", home.join("server-state"))
-        .env("WINGMAN_CONFIG_DIR", home.join("server-config"))
+        .env("WINGMAN_DATA", home.join("control"))
         .env_remove("WINGMAN_SERVER")
         .env_remove("WINGMAN_TOKEN")
         .env_remove("DISPLAY")
@@ -171,7 +173,8 @@ impl Wine {
     }
 
     fn command(&self, program: &Path) -> Command {
-        let windows_path = |name: &str| format!("Z:{}", self.home.join(name).display());
+        // Wine shows the file system of the host as drive Z.
+        let data = format!("Z:{}", self.home.join(WINDOWS_DATA).display());
         let mut command = Command::new(WINE);
         command
             .arg(program)
@@ -179,8 +182,7 @@ impl Wine {
             .env("WINEDEBUG", "-all")
             // No questions about Mono and Gecko.
             .env("WINEDLLOVERRIDES", "mscoree,mshtml=")
-            .env("WINGMAN_STATE_DIR", windows_path("agent-state"))
-            .env("WINGMAN_CONFIG_DIR", windows_path("agent-config"))
+            .env("WINGMAN_DATA", data)
             .env_remove("WINGMAN_SERVER")
             .env_remove("WINGMAN_TOKEN")
             .env("DISPLAY", &self.display)
@@ -223,7 +225,7 @@ impl Drop for Wine {
 /// The join string among what `server invite` prints.
 fn join_string(printed: &str) -> Result<String> {
     let mut words = printed.split_whitespace();
-    let word = words.find(|word| word.len() > 60 || word.starts_with("wingman:"));
+    let word = words.find(|word| word.starts_with("wm1-"));
     word.map(str::to_owned)
         .ok_or_else(|| Failure::new("server invite printed no join string"))
 }

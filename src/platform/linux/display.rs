@@ -61,7 +61,7 @@ fn probe(display: &str) -> Result<Server> {
     if extension.is_some() {
         return Ok(Server::Xwayland);
     }
-    let monitors = x11::Link::new(display, |session| super::monitors::monitors(session))
+    let monitors = x11::Link::new(display, super::monitors::monitors)
         .run("list the monitors", |_, monitors| Ok(monitors.clone()))?;
     let wayland = monitors.iter().any(|m| m.name.starts_with(XWAYLAND));
     Ok(if wayland {
@@ -258,7 +258,12 @@ fn admit_own_user(display: &str) -> Result<()> {
 
 fn start_window_manager(display: &str) -> Option<Owned> {
     let mut command = Command::new(WINDOW_MANAGER);
-    let started = spawn(command.arg("--sm-disable").env("DISPLAY", display));
+    // What it says of its menus is for the owner of a desktop, not of this process.
+    command
+        .arg("--sm-disable")
+        .env("DISPLAY", display)
+        .stdout(Stdio::null());
+    let started = spawn(&mut command);
     let manager = match started {
         Ok(manager) => manager,
         Err(error) => {

@@ -266,9 +266,13 @@ impl Inbox {
     fn sort_out(&mut self, injector: &mut Injector, typing: &mut Typing) -> Result<()> {
         for (id, request) in std::mem::take(&mut self.waiting) {
             match request {
-                Request::Cancel => typing.stopped |= id == typing.id,
+                Request::Cancel => {
+                    typing.stopped |= id == typing.id;
+                    self.drop_texts(|waiting, _| waiting == id);
+                }
                 Request::Release(owner) => {
                     typing.stopped |= owner == typing.owner;
+                    self.drop_texts(|_, of| of == owner);
                     answer(id, Ok(Reply::Done(injector.release(owner)?)));
                 }
                 other if self.waiting.len() < GUARD_QUEUE_LEN_MAX => {
@@ -283,6 +287,17 @@ impl Inbox {
             }
         }
         Ok(())
+    }
+
+    /// Answers waiting texts that are called off before their turn.
+    fn drop_texts(&mut self, called_off: impl Fn(u32, InputOwner) -> bool) {
+        self.waiting.retain(|(id, request)| match request {
+            Request::Type { owner, .. } if called_off(*id, *owner) => {
+                answer(*id, Ok(Reply::Done(0)));
+                false
+            }
+            _ => true,
+        });
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -53,6 +53,8 @@ struct GuardLink {
     requests: Mutex<ChildStdin>,
     shared: Arc<Shared>,
     next_id: AtomicU32,
+    /// Texts that are being typed or wait for it.
+    types: AtomicUsize,
 }
 
 /// What the reading thread and the callers share.
@@ -88,10 +90,14 @@ impl GuardedInput {
     fn call(&self, request: &Request) -> Result<Reply> {
         let link = self.link()?;
         let (_, reply) = link.send(request)?;
-        match reply.recv_timeout(Duration::from_millis(GUARD_REPLY_TIMEOUT_MS)) {
-            Ok(reply) => answered(reply),
-            Err(RecvTimeoutError::Disconnected) => Err(link.why_ended()),
-            Err(RecvTimeoutError::Timeout) => Err(self.give_up(&link)),
+        loop {
+            match reply.recv_timeout(Duration::from_millis(GUARD_REPLY_TIMEOUT_MS)) {
+                Ok(reply) => return answered(reply),
+                Err(RecvTimeoutError::Disconnected) => return Err(link.why_ended()),
+                // Another caller's text has its turn; how long that takes is up to the text.
+                Err(RecvTimeoutError::Timeout) if link.types.load(Ordering::Relaxed) > 0 => {}
+                Err(RecvTimeoutError::Timeout) => return Err(self.give_up(&link)),
+            }
         }
     }
 
@@ -99,6 +105,34 @@ impl GuardedInput {
         match self.call(request)? {
             Reply::Done(count) => Ok(count),
             other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Types on a guard and hears the caller out meanwhile.
+    fn type_on(
+        &self,
+        link: &Arc<GuardLink>,
+        request: &Request,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        let (id, reply) = link.send(request)?;
+        // As long as the text takes; once it is called off, as long as any other answer.
+        let mut left_ms = None;
+        loop {
+            match reply.recv_timeout(Duration::from_millis(CANCEL_POLL_MS)) {
+                Ok(reply) => return answered(reply).map(drop),
+                Err(RecvTimeoutError::Disconnected) => return Err(link.why_ended()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            left_ms = match left_ms {
+                None if cancelled() => {
+                    link.write(&Request::Cancel.encode(id))?;
+                    Some(GUARD_REPLY_TIMEOUT_MS)
+                }
+                None => None,
+                Some(left) if left <= CANCEL_POLL_MS => return Err(self.give_up(link)),
+                Some(left) => Some(left - CANCEL_POLL_MS),
+            };
         }
     }
 
@@ -154,30 +188,16 @@ impl Input for GuardedInput {
                 "the text is longer than {TYPE_TEXT_LEN_MAX} bytes"
             )));
         }
-        let link = self.link()?;
-        let (id, reply) = link.send(&Request::Type {
+        let request = Request::Type {
             owner,
             between_us: between.as_micros().try_into().unwrap_or(u32::MAX),
             text: text.to_owned(),
-        })?;
-        // As long as the text takes; once it is called off, as long as any other answer.
-        let mut left_ms = None;
-        loop {
-            match reply.recv_timeout(Duration::from_millis(CANCEL_POLL_MS)) {
-                Ok(reply) => return answered(reply).map(drop),
-                Err(RecvTimeoutError::Disconnected) => return Err(link.why_ended()),
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            left_ms = match left_ms {
-                None if cancelled() => {
-                    link.write(&Request::Cancel.encode(id))?;
-                    Some(GUARD_REPLY_TIMEOUT_MS)
-                }
-                None => None,
-                Some(left) if left <= CANCEL_POLL_MS => return Err(self.give_up(&link)),
-                Some(left) => Some(left - CANCEL_POLL_MS),
-            };
-        }
+        };
+        let link = self.link()?;
+        link.types.fetch_add(1, Ordering::Relaxed);
+        let typed = self.type_on(&link, &request, cancelled);
+        link.types.fetch_sub(1, Ordering::Relaxed);
+        typed
     }
 
     fn release(&self, owner: InputOwner) -> Result<usize> {
@@ -239,6 +259,7 @@ impl GuardLink {
             requests: Mutex::new(requests),
             shared,
             next_id: AtomicU32::new(GREETING_ID + 1),
+            types: AtomicUsize::new(0),
         };
         match greeting.recv_timeout(Duration::from_millis(GUARD_START_TIMEOUT_MS)) {
             Ok(reply) => answered(reply).map(|_| link),

@@ -1,5 +1,6 @@
 //! Owning a selection: a thread that hands the content out until another client takes over.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use x11rb::connection::Connection;
@@ -19,6 +20,16 @@ use crate::platform::{PlatformError, Result};
 pub struct SelectionOwner {
     display: String,
     window: Window,
+    token: Token,
+}
+
+/// Tells one owner from another: a window's number passes on to the next client once its own is gone.
+type Token = [u32; 5];
+
+fn next_token() -> Token {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    [std::process::id(), count, 0, 0, 0]
 }
 
 impl Drop for SelectionOwner {
@@ -28,7 +39,7 @@ impl Drop for SelectionOwner {
             return;
         };
         let Ok(quit) = client.atom(QUIT) else { return };
-        let message = ClientMessageEvent::new(32, self.window, quit, [0u32; 5]);
+        let message = ClientMessageEvent::new(32, self.window, quit, self.token);
         if let Ok(cookie) =
             client
                 .connection
@@ -66,8 +77,9 @@ pub fn become_owner(display: &str, content: Content) -> Result<SelectionOwner> {
     let handle = SelectionOwner {
         display: display.to_owned(),
         window: client.window,
+        token: next_token(),
     };
-    let server = Server::new(client, content, owned_since)?;
+    let server = Server::new(client, content, owned_since, handle.token)?;
     std::thread::Builder::new()
         .name("clipboard".into())
         .spawn(move || server.run())
@@ -85,6 +97,7 @@ struct Server {
     timestamp: Atom,
     incr: Atom,
     quit: Atom,
+    token: Token,
     transfers: Vec<Transfer>,
 }
 
@@ -98,7 +111,7 @@ struct Transfer {
 }
 
 impl Server {
-    fn new(client: Client, content: Content, owned_since: Timestamp) -> Result<Self> {
+    fn new(client: Client, content: Content, owned_since: Timestamp, token: Token) -> Result<Self> {
         let formats = content
             .0
             .into_iter()
@@ -111,6 +124,7 @@ impl Server {
             timestamp: client.atom("TIMESTAMP")?,
             incr: client.atom("INCR")?,
             quit: client.atom(QUIT)?,
+            token,
             transfers: Vec::new(),
             client,
         })
@@ -122,7 +136,11 @@ impl Server {
         while owned || !self.transfers.is_empty() {
             match self.event() {
                 Ok(Some(Event::SelectionClear(_))) => owned = false,
-                Ok(Some(Event::ClientMessage(event))) if event.type_ == self.quit => return,
+                Ok(Some(Event::ClientMessage(event)))
+                    if event.type_ == self.quit && event.data.as_data32() == self.token =>
+                {
+                    return;
+                }
                 Ok(Some(Event::SelectionRequest(request))) => self.answer(&request),
                 Ok(Some(Event::PropertyNotify(event))) => self.next_part(&event),
                 Ok(Some(_)) => {}

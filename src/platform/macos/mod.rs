@@ -2,12 +2,16 @@
 //!
 //! The server, the command line and the journal work on such a host; its agent has no desktop.
 
-/// Unix domain sockets are the same on every Unix.
+// Unix domain sockets and signals are the same on every Unix.
 #[path = "../linux/local_socket.rs"]
 pub mod local_socket;
+#[path = "../linux/signals.rs"]
+mod signals;
 
 use std::process::ExitCode;
 use std::time::Duration;
+
+pub use signals::StopSignals;
 
 use super::{Backend, Launch, OpenOptions, PlatformError, Process, Processes, Result, Terminate};
 

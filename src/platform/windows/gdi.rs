@@ -46,10 +46,8 @@ pub fn grab(region: Rect, cursor: Cursor) -> Result<Frame> {
         )
     }
     .map_err(|error| failed("copy the screen", &error))?;
-    if cursor == Cursor::Drawn {
-        canvas.draw_cursor()?;
-    }
-    canvas.into_frame(region, cursor)
+    let cursor_included = cursor == Cursor::Drawn && canvas.draw_cursor()?;
+    canvas.into_frame(region, cursor_included)
 }
 
 /// Grabs a window's client area as the window itself paints it, also where others cover it.
@@ -70,10 +68,8 @@ pub fn grab_window(handle: u64, region: Option<Rect>, cursor: Cursor) -> Result<
     if !painted.as_bool() {
         return Err(failed("print the window", &Error::from_thread()));
     }
-    if cursor == Cursor::Drawn {
-        canvas.draw_cursor()?;
-    }
-    canvas.into_frame(wanted, cursor)
+    let cursor_included = cursor == Cursor::Drawn && canvas.draw_cursor()?;
+    canvas.into_frame(wanted, cursor_included)
 }
 
 /// A bitmap in memory that shows a part of the desktop, with the context to draw on it.
@@ -94,8 +90,9 @@ impl Canvas {
         })
     }
 
-    /// Draws the pointer where it is now, when it is shown.
-    fn draw_cursor(&self) -> Result<()> {
+    /// Draws the pointer where it is now, when it is shown. `false` when its shape belongs to another
+    /// process and may not be read (under Wine): the frame then says that it has no cursor.
+    fn draw_cursor(&self) -> Result<bool> {
         let mut info = CURSORINFO {
             cbSize: size_of::<CURSORINFO>() as u32,
             ..CURSORINFO::default()
@@ -103,12 +100,14 @@ impl Canvas {
         // SAFETY: `info` is as large as its size field says.
         unsafe { GetCursorInfo(&mut info) }.map_err(|error| failed("find the cursor", &error))?;
         if info.flags.0 & CURSOR_SHOWING.0 == 0 || info.hCursor.is_invalid() {
-            return Ok(());
+            return Ok(true);
         }
         let mut icon = ICONINFO::default();
         // SAFETY: the handle was given just now; both bitmaps that come back are freed below.
-        unsafe { GetIconInfo(info.hCursor.into(), &mut icon) }
-            .map_err(|error| failed("read the cursor", &error))?;
+        if let Err(error) = unsafe { GetIconInfo(info.hCursor.into(), &mut icon) } {
+            tracing::debug!(error = %error.message(), "the cursor's shape cannot be read");
+            return Ok(false);
+        }
         let hot_x = i32::try_from(icon.xHotspot).unwrap_or(0);
         let hot_y = i32::try_from(icon.yHotspot).unwrap_or(0);
         let x = info.ptScreenPos.x - self.bounds.x - hot_x;
@@ -120,11 +119,12 @@ impl Canvas {
             // SAFETY: GetIconInfo gave these bitmaps to us; an absent one is refused, not freed.
             let _ = unsafe { DeleteObject(mask.into()) };
         }
-        drawn.map_err(|error| failed("draw the cursor", &error))
+        drawn.map_err(|error| failed("draw the cursor", &error))?;
+        Ok(true)
     }
 
     /// The pixels as a frame, cut to `wanted`, which lies inside of the canvas.
-    fn into_frame(self, wanted: Rect, cursor: Cursor) -> Result<Frame> {
+    fn into_frame(self, wanted: Rect, cursor_included: bool) -> Result<Frame> {
         // SAFETY: waits until the drawing has reached the memory; takes nothing.
         let _ = unsafe { GdiFlush() };
         let Self {
@@ -147,7 +147,7 @@ impl Canvas {
             stride,
             PixelFormat::Bgrx,
             NAME,
-            cursor == Cursor::Drawn,
+            cursor_included,
             pixels,
         )
         .map_err(|error| PlatformError::CaptureFailed(error.to_string()))

@@ -10,7 +10,7 @@ use super::node::Node;
 
 /// Methods that the local listener answers itself, since they belong to a connection.
 #[cfg(test)]
-const OF_THE_CONNECTION: &[&str] = &["events.drain", "events.follow"];
+const OF_THE_CONNECTION: &[&str] = &["ipc.hello", "events.drain", "events.follow"];
 
 /// Every method that a node answers.
 pub fn all() -> Dispatcher<Node> {

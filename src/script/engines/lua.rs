@@ -226,6 +226,7 @@ fn prepare(lua: &Lua, profile: &Profile, run: &Rc<Run>) -> mlua::Result<()> {
     if profile.imports == Imports::OwnFolder {
         globals.set("require", require(lua, run, &shim)?)?;
     }
+    globals.set("null", LuaValue::NULL)?;
     globals.set("wingman", namespace)
 }
 
@@ -325,6 +326,7 @@ fn from_lua(value: &LuaValue, depth: usize, import: &mut Import<'_>) -> Result<V
             Value::Bytes(buffer.to_vec())
         }
         LuaValue::Table(table) => from_table(table, depth, import)?,
+        null if null.is_null() => Value::Nil,
         other => {
             return Err(unfit(format!(
                 "a {} cannot be given to the host",
@@ -422,7 +424,12 @@ fn to_lua(lua: &Lua, value: Value) -> Result<LuaValue, Refused> {
         Value::List(list) | Value::Tuple(list) => {
             let table = lua.create_table_with_capacity(list.len(), 0)?;
             for (at, item) in list.into_iter().enumerate() {
-                table.raw_set(at + 1, to_lua(lua, item)?)?;
+                // A nil would end the list there.
+                let item = match item {
+                    Value::Nil => LuaValue::NULL,
+                    item => to_lua(lua, item)?,
+                };
+                table.raw_set(at + 1, item)?;
             }
             table.set_metatable(Some(list_mark(lua)?))?;
             LuaValue::Table(table)

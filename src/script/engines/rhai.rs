@@ -29,8 +29,9 @@ use crate::script::profile::{Dynamics, Imports, Loops, Profile};
 use crate::script::value::Value;
 use crate::wire::messages::executions::Stream;
 
-/// Values that a call may carry; more than any function takes, so that too many are told as such.
-const ARGUMENTS_MAX: usize = 8;
+/// Values beyond a function's parameters that a call may carry and still be told of them in the text
+/// of `arguments`.
+const ARGUMENTS_BEYOND: usize = 2;
 
 /// A module as a script sees it: its place in `modules::ALL`.
 #[derive(Clone, Copy, Debug)]
@@ -270,7 +271,11 @@ fn bind(engine: &mut Engine, run: &Rc<Run>) {
     engine.register_global_module(globals.into());
     for (name, of_module) in spellings() {
         let of_module: Rc<[Option<&Function>]> = of_module.into();
-        for count in 0..=ARGUMENTS_MAX {
+        let taken = of_module
+            .iter()
+            .flatten()
+            .map(|function| function.params.len());
+        for count in 0..=taken.max().unwrap_or(0) + ARGUMENTS_BEYOND {
             let mut types = vec![TypeId::of::<ModuleRef>()];
             types.resize(count + 1, TypeId::of::<Dynamic>());
             let (run, spelling, of_module) = (Rc::clone(run), name.clone(), Rc::clone(&of_module));

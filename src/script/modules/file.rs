@@ -208,8 +208,8 @@ fn relocate(
     args: &Args,
     work: fn(&std::path::Path, &std::path::Path) -> std::io::Result<()>,
 ) -> Result<Value, ScriptFault> {
-    let from = folder::resolve(context.host(), args.text(0)?)?;
-    let to = folder::resolve(context.host(), args.text(1)?)?;
+    let from = folder::resolve_below(context.host(), args.text(0)?)?;
+    let to = folder::resolve_below(context.host(), args.text(1)?)?;
     if look(context, args)?.is_none() {
         return Ok(Value::Bool(false));
     }
@@ -226,7 +226,7 @@ enum Depth {
 
 fn remove(context: &Context, args: &Args, depth: Depth) -> Result<Value, ScriptFault> {
     let path = args.text(0)?;
-    let full = folder::resolve(context.host(), path)?;
+    let full = folder::resolve_below(context.host(), path)?;
     let Some(found) = look(context, args)? else {
         return Ok(Value::Bool(false));
     };

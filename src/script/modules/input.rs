@@ -1,11 +1,10 @@
 //! `input`: pointer and keyboard. What a run still holds down is let up when it ends.
 
-use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use super::{Module, TEXT, point};
 use crate::base::ids::fill_random;
-use crate::desktop::{Chord, Desktop, InputSession};
+use crate::desktop::{Chord, InputSession};
 use crate::platform::Press;
 use crate::script::arguments::Args;
 use crate::script::context::Context;
@@ -177,7 +176,9 @@ pub const MODULE: Module = Module {
             example: Example("$let at = input.pointer()"),
             handler: |context, _| {
                 let desktop = context.desktop()?;
-                Ok(point(session(context, &desktop)?.pointer()?))
+                Ok(point(
+                    desktop.input(context.host().input_owner())?.pointer()?,
+                ))
             },
         },
         keyboard(
@@ -268,23 +269,12 @@ pub const MODULE: Module = Module {
     ],
 };
 
-/// The run's hands. They are never dropped here, since dropping lets up what the run holds; the end
-/// of the run does that.
-fn session<'a>(
-    context: &Context,
-    desktop: &'a Desktop,
-) -> Result<ManuallyDrop<InputSession<'a>>, ScriptFault> {
-    Ok(ManuallyDrop::new(
-        desktop.input(context.host().input_owner())?,
-    ))
-}
-
 fn with(
     context: &Context,
     work: impl FnOnce(&InputSession<'_>, &dyn Fn() -> bool) -> Result<(), crate::wire::Fault>,
 ) -> Result<Value, ScriptFault> {
     let desktop = context.desktop()?;
-    let session = session(context, &desktop)?;
+    let session = desktop.input(context.host().input_owner())?;
     let watch = context.watch();
     work(&session, &|| watch.stop_reason().is_some())?;
     Ok(Value::Nil)
