@@ -14,7 +14,6 @@ mod enrol;
 mod held;
 mod input;
 mod ipc;
-mod ipc;
 mod journal;
 mod link;
 mod link_support;
