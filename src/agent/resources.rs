@@ -131,8 +131,8 @@ impl Sampler {
     fn local_ip(&self) -> Option<IpAddr> {
         let addresses = || {
             self.networks
-                .iter()
-                .flat_map(|(_, data)| data.ip_networks())
+                .values()
+                .flat_map(|data| data.ip_networks())
                 .map(|network| network.addr)
                 .filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
         };

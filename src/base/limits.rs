@@ -65,7 +65,7 @@ pub const LINK_OPEN_TIMEOUT_MS: u64 = 5_000;
 pub const ACCEPT_PAUSE_MS: u64 = 100;
 /// Connections that are not registered yet. More: closed at once.
 pub const LINKS_OPENING_MAX: usize = 512;
-/// `agent.enroll` tries of one address in the window. More: `rate_limited`.
+/// `agent.enroll` tries and wrong tokens of one address in the window. More: `rate_limited`.
 pub const ENROLL_TRIES_MAX: u32 = 10;
 pub const ENROLL_WINDOW_MS: i64 = 60_000;
 /// Addresses whose tries are remembered. Full: the oldest are forgotten.
@@ -296,3 +296,10 @@ pub const OUTPUT_LINE_LEN_MAX: usize = 32 * 1024;
 pub const OUTPUT_BATCH_LEN_MAX: usize = 64 * 1024;
 /// How long output is gathered before it is stored.
 pub const OUTPUT_GATHER_MS: u64 = 25;
+
+// What scripts keep.
+
+/// A key's or field's length in bytes. Longer: `invalid_params`.
+pub const KV_KEY_LEN_MAX: usize = 1_024;
+/// A value's length in bytes. Longer: `invalid_params`.
+pub const KV_VALUE_LEN_MAX: usize = 1024 * 1024;

@@ -20,6 +20,9 @@ pub trait LinkSink: Send + Sync + 'static {
     fn connected(&self, agent: &AgentId, epoch: u64, protocol: u8) -> BoxFuture<()>;
     /// The link ended; `reason` is a stable word such as `closed`, `heartbeat_timeout`, `revoked`.
     fn disconnected(&self, agent: &AgentId, epoch: u64, reason: &str) -> BoxFuture<()>;
+    /// A change of who may connect, for journal and people: an event type such as
+    /// `agent.quarantined`, with its payload.
+    fn noted(&self, event: &'static str, payload: Value) -> BoxFuture<()>;
 }
 
 /// What the rest of the server asks of the gateway.

@@ -61,7 +61,8 @@ pub(super) struct Inner {
     public_address: String,
     key: LinkKey,
     tls: TlsAcceptor,
-    opening: Arc<Semaphore>,
+    /// Bounds connections that are not registered yet.
+    pub opening: Arc<Semaphore>,
     tasks: TaskTracker,
     pub stop: CancellationToken,
 }
@@ -69,6 +70,7 @@ pub(super) struct Inner {
 impl Gateway {
     pub fn new(options: GatewayOptions) -> Result<Self, KeyError> {
         let tls = TlsAcceptor::from(rawkey::server_config(&options.key)?);
+        options.registry.tell_to(Arc::clone(&options.sink));
         Ok(Self {
             inner: Arc::new(Inner {
                 registry: options.registry,

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::gateway::{Inner, Stream};
@@ -21,6 +21,7 @@ use super::registry::Live;
 use super::registry_admit::{Accepted, Registering};
 use crate::base::ids::AgentId;
 use crate::base::limits;
+use crate::wire::event::name;
 use crate::wire::frame::{Frame, FrameType, Protocol};
 use crate::wire::framed::Framed;
 use crate::wire::handler::{Handler, Origin};
@@ -193,6 +194,8 @@ async fn enroll<S: Stream>(
     let response = match outcome {
         Ok(agent_id) => {
             tracing::info!(agent = %agent_id, "enrolled");
+            let payload = json!({"agentId": agent_id});
+            inner.registry.tell(name::AGENT_ENROLLED, payload).await;
             match Answer::of(&EnrollReply { agent_id }) {
                 Ok(answer) => Response {
                     success: true,

@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::gateway::{Inner, Stream};
 use super::gateway_open::{Candidate, read_register, refuse, register_link, within};
+use super::gateway_session::Session;
 use super::registry_tokens::{Proof, nonce};
 use crate::base::ids::{AgentId, ExecutionId, FrameId};
 use crate::base::{EpochMillis, Point, Rect, limits};
@@ -30,20 +31,37 @@ use crate::wire::peer::Peer;
 use crate::wire::{Answer, Blob, Call, Code, Fault, table};
 
 /// Opens a link of protocol 1 and runs its session to the end.
-pub(super) async fn open<S: Stream>(inner: Arc<Inner>, mut framed: Framed<S>, from: SocketAddr) {
-    match within(&inner, first_register(&mut framed)).await {
-        Err(fault) => framed.refuse(&fault).await,
-        Ok(register) => match prove(&inner, &mut framed, register, from).await {
-            Err(fault) => {
-                tracing::warn!(%from, code = fault.code_text(), %fault, "refused a protocol-1 agent");
-                refuse(framed, &fault, None).await;
-            }
-            Ok(candidate) => {
-                if let Some(session) = register_link(&inner, framed, candidate).await {
-                    session.run(inner).await;
-                }
-            }
-        },
+pub(super) async fn open<S: Stream>(inner: Arc<Inner>, framed: Framed<S>, from: SocketAddr) {
+    let Ok(slot) = Arc::clone(&inner.opening).try_acquire_owned() else {
+        tracing::warn!(%from, "too many links are opening; closing one more");
+        return;
+    };
+    let session = admit(&inner, framed, from).await;
+    drop(slot);
+    if let Some(session) = session {
+        session.run(inner).await;
+    }
+}
+
+async fn admit<S: Stream>(
+    inner: &Arc<Inner>,
+    mut framed: Framed<S>,
+    from: SocketAddr,
+) -> Option<Session> {
+    let register = match within(inner, first_register(&mut framed)).await {
+        Ok(register) => register,
+        Err(fault) => {
+            framed.refuse(&fault).await;
+            return None;
+        }
+    };
+    match prove(inner, &mut framed, register, from).await {
+        Ok(candidate) => register_link(inner, framed, candidate).await,
+        Err(fault) => {
+            tracing::warn!(%from, code = fault.code_text(), %fault, "refused a protocol-1 agent");
+            refuse(framed, &fault, None).await;
+            None
+        }
     }
 }
 
@@ -80,18 +98,28 @@ async fn prove<S: Stream>(
     };
     let agent = agent.map_err(|error| Fault::new(Code::InvalidMessage, error.to_string()))?;
     let tokens = &inner.plain_tokens;
-    let token = if register.challenge == Some(true) {
+    let address = from.ip().to_string();
+    inner.registry.check_tries(&address)?;
+    let checked = if register.challenge == Some(true) {
         let nonce = nonce();
         let hmac = challenge(inner, framed, &nonce).await?;
         let proof = Proof::Answer {
             nonce: &nonce,
             hmac: &hmac,
         };
-        inner.registry.check_proof(&agent, tokens, &proof).await?
+        inner.registry.check_proof(&agent, tokens, &proof).await
     } else {
         let shown = register.token.clone().unwrap_or_default();
         let proof = Proof::Token(&shown);
-        inner.registry.check_proof(&agent, tokens, &proof).await?
+        inner.registry.check_proof(&agent, tokens, &proof).await
+    };
+    let token = match checked {
+        Ok(token) => token,
+        Err(fault) => {
+            // Guesses count; a fleet behind one address that knows its token does not.
+            inner.registry.count_try(&address)?;
+            return Err(fault);
+        }
     };
     // A shared token must not speak for an agent that has a key of its own.
     if inner.registry.has_key(&agent) {
@@ -109,7 +137,7 @@ async fn prove<S: Stream>(
     Ok(Candidate {
         agent,
         register,
-        ip: Some(from.ip().to_string()),
+        ip: Some(address),
         token,
     })
 }
@@ -311,26 +339,37 @@ fn windows(data: Value) -> Vec<Window> {
     items.into_iter().filter_map(window).collect()
 }
 
-/// `{image: data URL, width, height, timestamp, region}` as a capture with its bytes beside it.
-fn screenshot(data: Value) -> Result<Answer, Fault> {
-    let invalid = |why: &str| {
-        Fault::new(
-            Code::InvalidMessage,
-            format!("the agent's screenshot: {why}"),
-        )
-    };
+fn bad_screenshot(why: &str) -> Fault {
+    Fault::new(
+        Code::InvalidMessage,
+        format!("the agent's screenshot: {why}"),
+    )
+}
+
+/// Content type and bytes of the `data:` URL in `image`.
+fn inline_image(data: &Value) -> Result<(String, Vec<u8>), Fault> {
     let url = data.get("image").and_then(Value::as_str);
     let (content_type, encoded) = url
         .and_then(|url| url.strip_prefix("data:"))
         .and_then(|url| url.split_once(";base64,"))
-        .ok_or_else(|| invalid("no data URL in `image`"))?;
+        .ok_or_else(|| bad_screenshot("no data URL in `image`"))?;
+    // It becomes the content type of an HTTP answer: nothing that a browser would run.
+    if !matches!(content_type, "image/jpeg" | "image/png") {
+        return Err(bad_screenshot("neither JPEG nor PNG"));
+    }
     let bytes = data_encoding::BASE64
         .decode(encoded.as_bytes())
-        .map_err(|error| invalid(&error.to_string()))?;
+        .map_err(|error| bad_screenshot(&error.to_string()))?;
+    Ok((content_type.to_owned(), bytes))
+}
+
+/// `{image: data URL, width, height, timestamp, region}` as a capture with its bytes beside it.
+fn screenshot(data: Value) -> Result<Answer, Fault> {
+    let (content_type, bytes) = inline_image(&data)?;
     let size = |name| integer(data.get(name)).and_then(|n| u32::try_from(n).ok());
     let (width, height) = (size("width"), size("height"));
     let (Some(width), Some(height)) = (width, height) else {
-        return Err(invalid("no width and height"));
+        return Err(bad_screenshot("no width and height"));
     };
     let region = match data.get("region") {
         Some(Value::Object(_)) => rect(data.get("region")),
@@ -355,7 +394,7 @@ fn screenshot(data: Value) -> Result<Answer, Fault> {
             .next()
             .unwrap_or_default()
             .to_owned(),
-        content_type: content_type.to_owned(),
+        content_type: content_type.clone(),
         quality: None,
         chroma_subsampling: None,
         width,
@@ -387,7 +426,7 @@ fn screenshot(data: Value) -> Result<Answer, Fault> {
     };
     let mut answer = Answer::of(&capture)?;
     answer.blob = Some(Blob {
-        content_type: content_type.to_owned(),
+        content_type,
         bytes: Bytes::from(bytes),
         field: "image",
     });
@@ -412,6 +451,8 @@ mod tests {
         let capture: Capture = answer.read().unwrap();
         assert_eq!(capture.bytes, 2);
         assert!(screenshot(json!({"image": "nonsense"})).is_err());
+        let page = json!({"image": "data:text/html;base64,aGk=", "width": 2, "height": 1});
+        assert!(screenshot(page).is_err());
     }
 
     #[test]

@@ -12,17 +12,20 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::contract::LinkSink;
 use crate::base::ids::AgentId;
 use crate::base::{Clock, EpochMillis, limits};
 use crate::model::link::{Admission, DuplicateWatch};
 use crate::store::agents::{self, AgentRow, Changed, Mark};
 use crate::store::{Store, StoreError};
 use crate::wire::capability;
+use crate::wire::event::name;
 use crate::wire::join::JoinString;
 use crate::wire::link::Heartbeat;
 use crate::wire::messages::agents::{
@@ -72,6 +75,8 @@ pub struct Registry {
     pub(super) clock: Arc<dyn Clock>,
     /// Numbers the changes of rows in the order of the database.
     pub(super) revisions: Arc<AtomicU64>,
+    /// Who is told of changes; there once the gateway is.
+    pub(super) sink: OnceLock<Arc<dyn LinkSink>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -123,6 +128,7 @@ impl Registry {
             store,
             clock,
             revisions: Arc::default(),
+            sink: OnceLock::new(),
             state: Mutex::new(State {
                 rows,
                 live: HashMap::new(),
@@ -145,6 +151,17 @@ impl Registry {
 
     pub(super) fn now(&self) -> EpochMillis {
         self.clock.now()
+    }
+
+    /// Has changes told to `sink` from now on; the first one stays.
+    pub(super) fn tell_to(&self, sink: Arc<dyn LinkSink>) {
+        let _ = self.sink.set(sink);
+    }
+
+    pub(super) async fn tell(&self, event: &'static str, payload: Value) {
+        if let Some(sink) = self.sink.get() {
+            sink.noted(event, payload).await;
+        }
     }
 
     /// Shows a change that is on disk, unless a later one is shown already.
@@ -252,6 +269,8 @@ impl Registry {
             agent,
             Fault::new(Code::AgentRevoked, format!("{agent} was revoked")),
         );
+        self.tell(name::AGENT_REVOKED, json!({"agentId": agent}))
+            .await;
         Ok(())
     }
 
@@ -381,6 +400,7 @@ impl Registry {
         agent: &AgentId,
         rivals: [String; 2],
     ) -> Result<Fault, Fault> {
+        let payload = json!({"agentId": agent, "rivals": rivals});
         self.edit(agent, move |row| {
             row.mark = Mark::Quarantined;
             row.rivals = rivals.to_vec();
@@ -389,6 +409,7 @@ impl Registry {
         .await?;
         let fault = quarantined(agent);
         self.close_link(agent, fault.clone());
+        self.tell(name::AGENT_QUARANTINED, payload).await;
         Ok(fault)
     }
 

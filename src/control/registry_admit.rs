@@ -102,30 +102,41 @@ impl Registering {
 }
 
 impl Registry {
-    /// Counts an address's try to enrol: `rate_limited` beyond the limit.
+    /// Whether an address may try again to show an invitation or a token: `rate_limited`.
+    pub(super) fn check_tries(&self, address: &str) -> Result<(), Fault> {
+        let now = self.clock.now();
+        let state = self.state();
+        match state.tries.get(address) {
+            Some((count, since))
+                if *count >= limits::ENROLL_TRIES_MAX
+                    && now.since(*since) < limits::ENROLL_WINDOW_MS =>
+            {
+                Err(Fault::new(
+                    Code::RateLimited,
+                    "too many tries from this address",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts an address's try: `rate_limited` beyond the limit.
     pub(super) fn count_try(&self, address: &str) -> Result<(), Fault> {
+        self.check_tries(address)?;
         let now = self.clock.now();
         let mut state = self.state();
         state
             .tries
             .retain(|_, (_, since)| now.since(*since) < limits::ENROLL_WINDOW_MS);
-        if state.tries.len() >= limits::ENROLL_ADDRESSES_MAX
-            && let Some(oldest) = state
-                .tries
-                .iter()
-                .min_by_key(|(_, (_, since))| *since)
-                .map(|(address, _)| address.clone())
-        {
-            state.tries.remove(&oldest);
+        if state.tries.len() >= limits::ENROLL_ADDRESSES_MAX {
+            let tries = state.tries.iter();
+            let oldest = tries.min_by_key(|(_, (_, since))| *since);
+            if let Some(oldest) = oldest.map(|(address, _)| address.clone()) {
+                state.tries.remove(&oldest);
+            }
         }
         let (count, _) = state.tries.entry(address.to_owned()).or_insert((0, now));
         *count += 1;
-        if *count > limits::ENROLL_TRIES_MAX {
-            return Err(Fault::new(
-                Code::RateLimited,
-                "too many tries to enrol from this address",
-            ));
-        }
         Ok(())
     }
 

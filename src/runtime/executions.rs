@@ -302,12 +302,17 @@ impl Executions {
 
     /// Waits until no run is active.
     pub async fn idle(&self) {
-        while let Some(run) = self.active().values().next().cloned() {
+        while let Some(run) = self.any_active() {
             let mut watch = run.record.subscribe();
+            // The record's sender lives in `run`, which this scope holds.
             let _ = watch.wait_for(|record| record.status.is_final()).await;
-            tokio::task::yield_now().await;
+            // Its supervisor takes it off the list in the next moment.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    fn any_active(&self) -> Option<Arc<Run>> {
+        self.active().values().next().cloned()
     }
 
     /// Pauses or resumes one run.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::records::fault;
-use crate::base::EpochMillis;
+use crate::base::{EpochMillis, limits};
 use crate::script::host::{Kv, ListEnd, SetRule};
 use crate::store::node::NodeStore;
 use crate::store::node::kv::{KvEnd, KvRule, KvSum};
@@ -39,6 +39,19 @@ fn end(end: ListEnd) -> KvEnd {
     }
 }
 
+/// Keys and values are bounded, so that a script cannot fill the node's disk in one call.
+fn check(key: &str, value: &str) -> Result<(), Fault> {
+    if key.is_empty() || key.len() > limits::KV_KEY_LEN_MAX {
+        let text = format!("a key has 1 to {} bytes", limits::KV_KEY_LEN_MAX);
+        return Err(Fault::new(Code::InvalidParams, text));
+    }
+    if value.len() > limits::KV_VALUE_LEN_MAX {
+        let text = format!("a value has at most {} bytes", limits::KV_VALUE_LEN_MAX);
+        return Err(Fault::new(Code::InvalidParams, text));
+    }
+    Ok(())
+}
+
 impl Kv for NodeKv {
     fn set(
         &self,
@@ -47,6 +60,7 @@ impl Kv for NodeKv {
         ttl_s: Option<u64>,
         rule: SetRule,
     ) -> Result<bool, Fault> {
+        check(key, value)?;
         let rule = match rule {
             SetRule::Always => KvRule::Always,
             SetRule::IfAbsent => KvRule::IfAbsent,
@@ -76,7 +90,12 @@ impl Kv for NodeKv {
     }
 
     fn ttl(&self, key: &str) -> Result<i64, Fault> {
-        self.store.kv_ttl(key, now()).map_err(fault)
+        let left_ms = self.store.kv_ttl(key, now()).map_err(fault)?;
+        Ok(if left_ms > 0 {
+            (left_ms + 999) / 1_000
+        } else {
+            left_ms
+        })
     }
 
     fn incr(&self, key: &str, delta: i64) -> Result<i64, Fault> {
@@ -94,6 +113,8 @@ impl Kv for NodeKv {
     }
 
     fn hset(&self, key: &str, field: &str, value: &str) -> Result<(), Fault> {
+        check(key, value)?;
+        check(field, "")?;
         self.store.kv_hset(key, field, value, now()).map_err(fault)
     }
 
@@ -110,6 +131,7 @@ impl Kv for NodeKv {
     }
 
     fn push(&self, key: &str, at: ListEnd, value: &str) -> Result<u64, Fault> {
+        check(key, value)?;
         self.store
             .kv_push(key, end(at), value, now())
             .map_err(fault)
@@ -125,5 +147,31 @@ impl Kv for NodeKv {
 
     fn llen(&self, key: &str) -> Result<u64, Fault> {
         self.store.kv_llen(key, now()).map_err(fault)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_to_live_is_told_in_seconds_and_sizes_are_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let kv = NodeKv::new(NodeStore::open(&dir.path().join("node.db")).unwrap());
+        assert!(kv.set("k", "v", Some(3_600), SetRule::Always).unwrap());
+        let left = kv.ttl("k").unwrap();
+        assert!((3_500..=3_600).contains(&left), "{left}");
+        kv.set("k", "v", None, SetRule::Always).unwrap();
+        assert_eq!((kv.ttl("k").unwrap(), kv.ttl("none").unwrap()), (-1, -2));
+        let long = "x".repeat(limits::KV_VALUE_LEN_MAX + 1);
+        assert_eq!(
+            kv.set("k", &long, None, SetRule::Always).unwrap_err().code,
+            Code::InvalidParams
+        );
+        assert_eq!(
+            kv.push(&long, ListEnd::Left, "v").unwrap_err().code,
+            Code::InvalidParams
+        );
+        assert_eq!(kv.get("k").unwrap().as_deref(), Some("v"));
     }
 }

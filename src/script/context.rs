@@ -1,6 +1,6 @@
 //! One run's state on the host's side, and the one way into a function's handler.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,6 +86,9 @@ pub struct Context {
     host: Arc<dyn Host>,
     watch: std::rc::Rc<Watch>,
     profile: Profile,
+    /// The desktop that the run used last; its keys are let up there, also when the host no longer
+    /// gives a desktop to a run that was stopped.
+    used: RefCell<Option<Arc<Desktop>>>,
     images: BTreeMap<u64, Frame>,
     image_next: u64,
     started: Instant,
@@ -97,6 +100,7 @@ impl Context {
             host,
             watch,
             profile,
+            used: RefCell::new(None),
             images: BTreeMap::new(),
             image_next: 1,
             started: Instant::now(),
@@ -118,7 +122,9 @@ impl Context {
 
     /// The desktop, or why there is none.
     pub fn desktop(&self) -> Result<Arc<Desktop>, ScriptFault> {
-        Ok(self.host.desktop()?)
+        let desktop = self.host.desktop()?;
+        *self.used.borrow_mut() = Some(Arc::clone(&desktop));
+        Ok(desktop)
     }
 
     /// Calls a function: permission, stop, arguments, work. What work under way gives after a stop
@@ -196,10 +202,9 @@ impl Context {
     pub fn tear_down(&mut self) -> Result<(), Fault> {
         self.images.clear();
         self.watch.shared_bytes.set(0);
-        match self.host.desktop() {
-            Ok(desktop) => desktop.release_input(self.host.input_owner()).map(|_| ()),
-            // Without a desktop nothing can be held.
-            Err(_) => Ok(()),
+        match self.used.take() {
+            Some(desktop) => desktop.release_input(self.host.input_owner()).map(|_| ()),
+            None => Ok(()),
         }
     }
 }

@@ -325,18 +325,20 @@ pub fn line_count(c: &Connection, id: &ExecutionId) -> Result<u64, StoreError> {
     .query_row([id.as_str()], |row| rows::unsigned(row, "n"))?)
 }
 
-/// The texts of one stream, joined by line ends.
-pub fn stream_text(c: &Connection, id: &ExecutionId, stream: &str) -> Result<String, StoreError> {
+/// The texts of one stream with their levels.
+pub fn stream_lines(
+    c: &Connection,
+    id: &ExecutionId,
+    stream: &str,
+) -> Result<Vec<(String, String)>, StoreError> {
     let mut statement = c.prepare_cached(
-        "SELECT text FROM execution_logs WHERE execution_id = ?1 AND stream = ?2 ORDER BY line",
+        "SELECT level, text FROM execution_logs
+         WHERE execution_id = ?1 AND stream = ?2 ORDER BY line",
     )?;
-    let mut texts = statement.query(params![id.as_str(), stream])?;
-    let mut joined = String::new();
-    while let Some(row) = texts.next()? {
-        joined.push_str(row.get_ref("text")?.as_str().unwrap_or_default());
-        joined.push('\n');
-    }
-    Ok(joined)
+    let found = statement.query_map(params![id.as_str(), stream], |row| {
+        Ok((row.get("level")?, row.get("text")?))
+    })?;
+    Ok(found.collect::<Result<_, _>>()?)
 }
 
 /// Notes an artifact. A record that differs from the one kept replaces it, and its bytes are wanted anew.

@@ -18,6 +18,9 @@ use crate::base::limits;
 /// Bytes before the body.
 pub const HEADER_LEN: usize = 16;
 
+/// Room kept for a reading; a reader may fill less or more.
+const READ_LEN: usize = 16 * 1024;
+
 /// Which rules a link follows; it never changes on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
@@ -177,8 +180,9 @@ impl Decoder {
         self.body_len_max = limits::LINK_BODY_LEN_MAX;
     }
 
-    /// Where a reader puts the next bytes.
+    /// Where a reader puts the next bytes; there is room for a good many.
     pub fn buffer(&mut self) -> &mut BytesMut {
+        self.buffer.reserve(READ_LEN);
         &mut self.buffer
     }
 

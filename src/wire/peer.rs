@@ -37,7 +37,7 @@ use crate::base::limits;
 /// The field name that says that the JSON result itself comes by channel.
 pub(super) const RESULT_FIELD: &str = "data";
 /// Fields of answers that bytes may stand for; a closed set.
-const BLOB_FIELDS: &[&str] = &["image", "content", "bytes", "body"];
+const BLOB_FIELDS: &[&str] = &["image", "content", "bytes"];
 
 /// Which end opened the connection; it decides who numbers channels odd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,8 +148,8 @@ impl Peer {
             reason: OnceLock::new(),
         });
         let (read_half, write_half) = tokio::io::split(framed.stream);
-        let writer = tokio::spawn(write_frames(Arc::clone(&shared), write_half, control_queue));
-        let reader = tokio::spawn(read_frames(
+        let mut writer = tokio::spawn(write_frames(Arc::clone(&shared), write_half, control_queue));
+        let mut reader = tokio::spawn(read_frames(
             Arc::clone(&shared),
             read_half,
             framed.decoder,
@@ -158,9 +158,13 @@ impl Peer {
         let ended = Arc::clone(&shared);
         tokio::spawn(async move {
             // Either task's panic ends the link as its return does.
-            let _ = reader.await;
+            let reader_ended = tokio::select! {
+                _ = &mut reader => true,
+                _ = &mut writer => false,
+            };
             ended.begin_close(Fault::new(Code::LinkClosed, "the link ended"), Tell::Nobody);
-            let _ = writer.await;
+            let other = if reader_ended { writer } else { reader };
+            let _ = other.await;
             ended.end();
         });
         (Self { shared }, notice_queue)

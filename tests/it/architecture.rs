@@ -304,10 +304,13 @@ fn every_dependency_says_why() {
         } else if in_dependencies && line.starts_with('#') {
             explained = true;
             continue;
-        } else if in_dependencies && line.contains(" = ") && !line.starts_with(' ') {
-            if !explained && !line.contains(" # ") {
-                silent.push(line.split(' ').next().unwrap_or(line).to_owned());
-            }
+        } else if in_dependencies
+            && line.contains(" = ")
+            && !line.starts_with(' ')
+            && !explained
+            && !line.contains(" # ")
+        {
+            silent.push(line.split(' ').next().unwrap_or(line).to_owned());
         }
         explained = false;
     }

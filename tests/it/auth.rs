@@ -285,7 +285,12 @@ fn revoked_token_ends_its_open_stream() {
         .ask("POST", "/api/auth/tokens", Some(json!({"label": "s"})))
         .json();
     let bearer = format!("Authorization: Bearer {}", made["token"].as_str().unwrap());
-    let mut stream = server.send("GET", "/api/events?follow=true", &[bearer.clone()], b"");
+    let mut stream = server.send(
+        "GET",
+        "/api/events?follow=true",
+        std::slice::from_ref(&bearer),
+        b"",
+    );
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
         .unwrap();

@@ -220,10 +220,8 @@ fn what_a_session_holds_stays_until_its_owner_is_released() {
     let display = TestDisplay::start(640, 480);
     let (connection, _) = display.connect();
     let desktop = Desktop::with_backend(open_backend(&display));
-    let session = desktop.input(FIRST).unwrap();
-    session.hold(&Chord::parse("alt+f4").unwrap()).unwrap();
-    assert_eq!(keys_down(&connection), [64, 70]);
-    drop(session);
+    let chord = Chord::parse("alt+f4").unwrap();
+    desktop.input(FIRST).unwrap().hold(&chord).unwrap();
     assert_eq!(keys_down(&connection), [64, 70]);
     assert_eq!(desktop.release_input(FIRST).unwrap(), 2);
     assert!(keys_down(&connection).is_empty());

@@ -693,7 +693,7 @@ fn reads_beside_retention_are_contiguous_or_told() {
                             }
                         }
                         // Behind on purpose, so that segments go away under the reader.
-                        if seen % 100 == 0 && done.load(Ordering::Acquire) == 0 {
+                        if seen.is_multiple_of(100) && done.load(Ordering::Acquire) == 0 {
                             next = journal.range().first_seq;
                         }
                     }

@@ -157,6 +157,11 @@ impl LinkSink for Recorder {
         Box::pin(async {})
     }
 
+    fn noted(&self, event: &'static str, payload: Value) -> BoxFuture<()> {
+        let _ = self.log.send(format!("{event} {payload}"));
+        Box::pin(async {})
+    }
+
     fn disconnected(&self, agent: &AgentId, epoch: u64, reason: &str) -> BoxFuture<()> {
         let _ = self
             .log

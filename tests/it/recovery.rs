@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::host::{Role, text};
+use crate::support::host::text;
 use crate::support::{Host, wait_for};
 
 const ROUNDS: usize = 50;
@@ -83,10 +83,10 @@ fn nothing_acknowledged_is_lost_when_either_side_is_killed_again_and_again() {
         work(&control, &desk, &id, &mut known);
         std::thread::sleep(Duration::from_millis(dice.roll(40)));
         if dice.roll(2) == 0 {
-            server.take().map(Role::kill);
+            drop(server.take());
             server = Some(control.start_server());
         } else {
-            agent.take().map(Role::kill);
+            drop(agent.take());
             agent = Some(desk.start_agent());
         }
     }

@@ -283,7 +283,7 @@ fn run_is_on_disk_before_it_is_sent_and_its_events_finish_it_once() {
         )
     };
     assert_eq!(artifact("stdout").text(), "one\nthree\n");
-    assert_eq!(artifact("stderr").text(), "two\n");
+    assert_eq!(artifact("stderr").text(), "[info] two\n");
     assert_eq!(artifact("result.json").json(), json!({"n": 7}));
     assert_eq!(artifact("nope").fault(), (404, "artifact_not_found".into()));
     let cancel = server.fails(
@@ -641,4 +641,33 @@ fn taken_address_names_the_flag() {
         .unwrap_err();
     assert_eq!(fault.code, Code::AddressInUse);
     assert!(fault.message.contains("--listen") && fault.message.contains(&address));
+}
+
+#[test]
+fn copy_written_before_a_crash_is_not_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        // The copy reached the journal, the cursor did not reach the database.
+        let server = TestServer::start(dir.path());
+        let payload = json!({"agentId": "desk", "agentSequence": 7});
+        let draft = wingman::wire::event::Draft::new("custom.note", payload);
+        server.journal.append_blocking(draft).unwrap();
+    }
+    let server = TestServer::start(dir.path());
+    let desk = server.connect("desk", 1, 2);
+    let records = vec![
+        record(7, "custom.note", json!({})),
+        record(8, "custom.note", json!({})),
+    ];
+    assert_eq!(send(&server, &desk, records), 8);
+    let text = server
+        .ask("GET", "/api/events?after=1&prefix=custom.", None)
+        .text();
+    let sequences: Vec<_> = text
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["payload"]["agentSequence"].clone()
+        })
+        .collect();
+    assert_eq!(sequences, [json!(7), json!(8)]);
 }

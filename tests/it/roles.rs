@@ -190,6 +190,15 @@ fn unknown_configuration_key_names_file_and_key() {
 }
 
 #[test]
+fn a_local_client_cannot_forge_the_agent_s_own_events() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    let forged = r#"{"type":"execution.state_changed","stream":"executions","payload":{}}"#;
+    let refused = host.ipc("events.append", forged).unwrap_err();
+    assert!(refused.contains("written by the agent alone"), "{refused}");
+}
+
+#[test]
 fn remote_settings_are_checked_applied_and_written_back() {
     let host = Host::new();
     host.configure_agent("# mine\n[remote]\nprotocol = 1\n");

@@ -17,6 +17,10 @@ pub fn run(args: &[String]) -> Result<()> {
     let program = build(Profile::Dev)?;
     let committed = root().join("docs/reference");
     if !check {
+        // Pages that the binary no longer writes must not stay.
+        if committed.exists() {
+            std::fs::remove_dir_all(&committed)?;
+        }
         return reference(&program, &committed);
     }
     let fresh = TempDir::new("reference")?;

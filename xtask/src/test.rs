@@ -9,7 +9,7 @@ pub fn run(args: &[String]) -> Result<()> {
     setup::ensure("by the tests", &[setup::DESKTOP, setup::TEST].concat())?;
     let mut command = cargo();
     if on_path("cargo-nextest") {
-        // Doc tests are no concern of nextest; there are none, and the tidy test keeps it so.
+        // nextest runs no doc tests; the crate's code blocks are diagrams, marked as text.
         command.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
     } else {
         command.args(["test", "--workspace", "--no-fail-fast"]);

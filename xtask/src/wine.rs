@@ -225,7 +225,7 @@ impl Drop for Wine {
 /// The join string among what `server invite` prints.
 fn join_string(printed: &str) -> Result<String> {
     let mut words = printed.split_whitespace();
-    let word = words.find(|word| word.len() > 60 || word.starts_with("wingman:"));
+    let word = words.find(|word| word.starts_with("wm1-"));
     word.map(str::to_owned)
         .ok_or_else(|| Failure::new("server invite printed no join string"))
 }

@@ -207,10 +207,11 @@ impl Executions {
         let (content_type, bytes) = match name {
             "stdout" | "stderr" => {
                 let (id, stream) = (row.execution_id.clone(), name.to_owned());
-                let text = self
+                let lines = self
                     .store
-                    .call(move |c| table::stream_text(c, &id, &stream));
-                ("text/plain; charset=utf-8", text.await.map_err(stored)?)
+                    .call(move |c| table::stream_lines(c, &id, &stream));
+                let lines = lines.await.map_err(stored)?;
+                ("text/plain; charset=utf-8", joined(name, &lines))
             }
             "result.json" => match &row.result {
                 Some(result) => ("application/json", result.to_string()),
@@ -228,6 +229,21 @@ impl Executions {
         };
         answer(artifact, bytes)
     }
+}
+
+/// Lines as the workstation's own file has them: those of `stderr` name their level.
+fn joined(stream: &str, lines: &[(String, String)]) -> String {
+    let mut text = String::new();
+    for (level, line) in lines {
+        if stream == "stderr" {
+            text.push('[');
+            text.push_str(level);
+            text.push_str("] ");
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
 }
 
 /// Whether a record of an artifact may be kept at all.

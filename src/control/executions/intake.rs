@@ -123,6 +123,11 @@ impl LinkSink for Intake {
         let (this, agent, reason) = (Arc::clone(&self.0), agent.clone(), reason.to_owned());
         Box::pin(async move { this.departed(agent, epoch, &reason).await })
     }
+
+    fn noted(&self, event: &'static str, payload: Value) -> BoxFuture<()> {
+        let this = Arc::clone(&self.0);
+        Box::pin(async move { this.note(event, payload).await })
+    }
 }
 
 /// What has to be done once a batch is on disk.

@@ -172,7 +172,7 @@ impl Executions {
         self.note(name::AGENT_DISCONNECTED, payload).await;
     }
 
-    async fn note(&self, event: &str, payload: serde_json::Value) {
+    pub(super) async fn note(&self, event: &str, payload: serde_json::Value) {
         if let Err(fault) = self.journal.append(Draft::new(event, payload)).await {
             tracing::error!(error = %fault, event, "event could not be written");
         }

@@ -61,7 +61,7 @@ fn probe(display: &str) -> Result<Server> {
     if extension.is_some() {
         return Ok(Server::Xwayland);
     }
-    let monitors = x11::Link::new(display, |session| super::monitors::monitors(session))
+    let monitors = x11::Link::new(display, super::monitors::monitors)
         .run("list the monitors", |_, monitors| Ok(monitors.clone()))?;
     let wayland = monitors.iter().any(|m| m.name.starts_with(XWAYLAND));
     Ok(if wayland {

@@ -107,11 +107,12 @@ fn configured_dpi(session: &Session) -> Result<Option<f64>, Trouble> {
 }
 
 fn dpi_of_resources(resources: &str) -> Option<f64> {
-    let values = resources.lines().filter_map(|line| {
+    // The last one holds, as it does where resources are merged.
+    let mut values = resources.lines().rev().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
         (name.trim() == "Xft.dpi").then(|| value.trim().parse::<f64>().ok())?
     });
-    values.filter(|dpi| DPI_SANE.contains(dpi)).last()
+    values.find(|dpi| DPI_SANE.contains(dpi))
 }
 
 fn physical_dpi(pixels: u16, millimeters: u32) -> Option<f64> {

@@ -11,6 +11,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use x11rb::connection::Connection;
@@ -233,7 +234,14 @@ impl Session {
 pub struct Link<T> {
     display: String,
     prepare: fn(&Session) -> Result<T, Trouble>,
-    current: Mutex<Option<Arc<(Session, T)>>>,
+    current: Mutex<Current<T>>,
+}
+
+enum Current<T> {
+    Closed,
+    Open(Arc<(Session, T)>),
+    /// The last attempt to open failed, at this time.
+    Failed(Instant, PlatformError),
 }
 
 impl<T> Link<T> {
@@ -242,29 +250,36 @@ impl<T> Link<T> {
         Self {
             display: display.into(),
             prepare,
-            current: Mutex::new(None),
+            current: Mutex::new(Current::Closed),
         }
     }
 
     fn session(&self) -> Result<(Arc<(Session, T)>, Age), PlatformError> {
+        let asked = Instant::now();
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(session) = &*current {
-            return Ok((session.clone(), Age::Old));
+        match &*current {
+            Current::Open(session) => return Ok((session.clone(), Age::Old)),
+            // Callers that waited for an attempt share its outcome: with a hung server each attempt
+            // takes seconds, and they would come one after the other.
+            Current::Failed(at, error) if *at >= asked => return Err(error.clone()),
+            Current::Failed(..) | Current::Closed => {}
         }
-        let session = Session::open(&self.display)?;
-        let kept = (self.prepare)(&session).map_err(|t| t.into_error("prepare the display"))?;
-        let session = Arc::new((session, kept));
-        *current = Some(session.clone());
-        Ok((session, Age::New))
+        let opened = Session::open(&self.display).and_then(|session| {
+            let kept = (self.prepare)(&session);
+            let kept = kept.map_err(|trouble| trouble.into_error("prepare the display"))?;
+            Ok(Arc::new((session, kept)))
+        });
+        *current = match &opened {
+            Ok(session) => Current::Open(session.clone()),
+            Err(error) => Current::Failed(Instant::now(), error.clone()),
+        };
+        Ok((opened?, Age::New))
     }
 
     fn forget(&self, broken: &Arc<(Session, T)>) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current
-            .as_ref()
-            .is_some_and(|kept| Arc::ptr_eq(kept, broken))
-        {
-            *current = None;
+        if matches!(&*current, Current::Open(kept) if Arc::ptr_eq(kept, broken)) {
+            *current = Current::Closed;
         }
     }
 

@@ -285,16 +285,13 @@ impl Processes for VirtualProcesses {
         if !state.processes.iter().any(|process| process.pid == pid) {
             return Err(PlatformError::ProcessNotFound(pid));
         }
-        while how == Terminate::Tree {
-            let children = state.processes.iter().filter(|process| {
-                let parent = process.parent.unwrap_or(0);
-                ended.contains(&parent) && !ended.contains(&process.pid)
-            });
-            let found: Vec<u32> = children.map(|process| process.pid).collect();
-            if found.is_empty() {
-                break;
+        if how == Terminate::Tree {
+            // Parents come before their children, as they do where processes are really started.
+            for process in &state.processes {
+                if process.parent.is_some_and(|parent| ended.contains(&parent)) {
+                    ended.push(process.pid);
+                }
             }
-            ended.extend(found);
         }
         state
             .processes

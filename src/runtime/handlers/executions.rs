@@ -6,6 +6,7 @@ use crate::base::ids::ExecutionId;
 use crate::runtime::dispatcher::Dispatcher;
 use crate::runtime::node::Node;
 use crate::wire::Fault;
+use crate::wire::event::{Draft, event_type};
 use crate::wire::messages::{events, executions as msg, scripts};
 
 /// `execution.wait` when it does not say, and at most.
@@ -67,9 +68,13 @@ pub fn register(dispatcher: Dispatcher<Node>) -> Dispatcher<Node> {
         .on::<msg::Cancel, _, _>(|node, params: msg::ExecutionRef, _| async move {
             node.executions.stop(&params.execution_id).await
         })
-        .on::<events::Append, _, _>(
-            |node, draft, _| async move { node.journal.append(draft).await },
-        )
+        .on::<events::Append, _, _>(|node, draft: Draft, _| async move {
+            if event_type(&draft.event_type).is_some() {
+                let why = format!("{} is written by the agent alone", draft.event_type);
+                return Err(Fault::invalid_params("events.append", why));
+            }
+            node.journal.append(draft).await
+        })
 }
 
 fn wanted(params: &scripts::StopParams, method: &str) -> Result<ExecutionId, Fault> {

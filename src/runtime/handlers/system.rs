@@ -62,7 +62,7 @@ fn status(node: &Arc<Node>, context: &Context) -> Result<msg::Status, Fault> {
         running_scripts,
         queued_scripts,
         paused: node.executions.all_paused(),
-        remote_connected: local.then(|| matches!(state, Some((msg::RemoteState::Connected, _)))),
+        remote_connected: local.then_some(matches!(state, Some((msg::RemoteState::Connected, _)))),
         remote_state: local.then(|| {
             state
                 .as_ref()
