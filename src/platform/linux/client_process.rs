@@ -38,20 +38,32 @@ impl ClientProcess {
         fs::exists(format!("/proc/{pid}")).ok()?.then_some(process)
     }
 
-    /// How often its threads have run, if all of them sleep.
-    pub fn asleep(self) -> Option<Asleep> {
-        let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).ok()?;
-        let mut runs = Vec::new();
-        for thread in threads.take(THREADS_MAX) {
-            let thread: u32 = thread.ok()?.file_name().to_str()?.parse().ok()?;
+    /// How often its threads have run, if all of these sleep.
+    pub fn asleep(self, threads: Threads) -> Option<Asleep> {
+        let look = |thread: u32| {
             let status = fs::read_to_string(format!("/proc/{}/task/{thread}/status", self.pid));
-            runs.push((thread, runs_if_asleep(&status.ok()?)?));
+            Some((thread, runs_if_asleep(&status.ok()?)?))
+        };
+        if threads == Threads::Main {
+            return look(self.pid).map(|run| Asleep(vec![run]));
         }
-        Some(Asleep(runs))
+        let folder = fs::read_dir(format!("/proc/{}/task", self.pid)).ok()?;
+        let runs = folder
+            .take(THREADS_MAX)
+            .map(|thread| look(thread.ok()?.file_name().to_str()?.parse().ok()?));
+        runs.collect::<Option<_>>().map(Asleep)
     }
 }
 
-/// Threads looked at; the first of them is the one that handles events in nearly every client.
+/// Which threads to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    All,
+    /// The first, which handles events in nearly every client.
+    Main,
+}
+
+/// Threads looked at; a client with more is not looked at whole.
 const THREADS_MAX: usize = 64;
 
 /// Reads a thread's status (proc(5)): the number of times it was scheduled away, if it sleeps.
@@ -91,6 +103,6 @@ mod tests {
         let own = ClientProcess {
             pid: std::process::id(),
         };
-        assert_eq!(own.asleep(), None, "this thread runs");
+        assert_eq!(own.asleep(Threads::All), None, "this thread runs");
     }
 }

@@ -51,8 +51,7 @@ pub fn guard_main() -> ExitCode {
         Ok(injector) => injector,
         Err(error) => return give_up(&error),
     };
-    let mut guard = Guard::new(injector);
-    match guard.serve() {
+    match Guard::default().serve(injector) {
         Ok(()) => ExitCode::from(exit::OK),
         Err(error) => {
             eprintln!("input guard: {error}");
@@ -77,12 +76,13 @@ fn give_up(error: &PlatformError) -> ExitCode {
 }
 
 /// The guard's own state, apart from what the display holds.
+#[derive(Default)]
 struct Guard {
-    injector: Option<Injector>,
     inbox: Inbox,
 }
 
 /// Requests as they arrive.
+#[derive(Default)]
 struct Inbox {
     buffer: Vec<u8>,
     waiting: VecDeque<(u32, Request)>,
@@ -97,20 +97,7 @@ struct Typing {
 }
 
 impl Guard {
-    fn new(injector: Injector) -> Self {
-        Self {
-            injector: Some(injector),
-            inbox: Inbox {
-                buffer: Vec::new(),
-                waiting: VecDeque::new(),
-                closed: false,
-            },
-        }
-    }
-
-    fn serve(&mut self) -> Result<()> {
-        // INVARIANT: `new` puts the injector there and only this takes it.
-        let mut injector = self.injector.take().expect("a guard serves once");
+    fn serve(&mut self, mut injector: Injector) -> Result<()> {
         answer(GREETING_ID, Ok(Reply::Done(0)));
         while !self.inbox.closed {
             let due = injector.borrowed.restore_due();

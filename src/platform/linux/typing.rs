@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use x11rb::protocol::xproto::{ConnectionExt as _, ModMask, Window};
 use xkeysym::key;
 
-use super::client_process::{Asleep, ClientProcess};
+use super::client_process::{Asleep, ClientProcess, Threads};
 use super::injector::{Injector, KeyboardState, lost, unanswered};
 use super::keyboard::{Keycode, Stroke, bits};
 use super::keymap_watch::KeymapWatch;
@@ -67,6 +67,21 @@ struct Watch {
     recording: Option<KeymapWatch>,
     /// `None` for a client of another host.
     process: Option<ClientProcess>,
+    /// Keycodes were bound that it is not known to have read.
+    bound: bool,
+}
+
+/// Looks at a process that found it asleep without having run in between.
+#[derive(Default)]
+struct Rest(Vec<Asleep>);
+
+impl Rest {
+    /// Adds a look; true when it was found so often enough in a row.
+    fn look(&mut self, found: Option<Asleep>) -> bool {
+        self.0.retain(|before| Some(before) == found.as_ref());
+        self.0.extend(found);
+        self.0.len() >= KEYMAP_IDLE_LOOKS
+    }
 }
 
 impl Borrowed {
@@ -260,6 +275,9 @@ impl Injector {
             self.bind(keycode, symbol.keysym())?;
         }
         self.borrowed.last_used = Some(Instant::now());
+        if let Some(watch) = &mut self.borrowed.watch {
+            watch.bound = true;
+        }
         self.sync()?;
         Ok(Flow::Go)
     }
@@ -346,18 +364,21 @@ impl Injector {
             process: client
                 .then(|| ClientProcess::of_window(&self.connection, window))
                 .flatten(),
+            bound: false,
         });
         Ok(())
     }
 
     /// Waits until the client is known to have handled every key so far.
     fn settle(&mut self, pause: &mut Pause<'_>) -> Result<Flow> {
-        let Some(watch) = self.borrowed.watch.take() else {
+        let Some(mut watch) = self.borrowed.watch.take() else {
             return Err(unverifiable());
         };
         let outcome = self.wait_until_handled(&watch, pause);
+        let handled = matches!(outcome, Ok(Flow::Go));
+        watch.bound &= !handled;
         self.borrowed.watch = Some(watch);
-        if matches!(outcome, Ok(Flow::Go)) {
+        if handled {
             for slot in &mut self.borrowed.slots {
                 slot.in_flight = false;
             }
@@ -367,24 +388,26 @@ impl Injector {
 
     fn wait_until_handled(&mut self, watch: &Watch, pause: &mut Pause<'_>) -> Result<Flow> {
         let deadline = Instant::now() + Duration::from_millis(KEYMAP_READ_TIMEOUT_MS);
-        let mut read_at = None;
-        let mut looks: Vec<Asleep> = Vec::new();
+        let mut read_at: Option<Instant> = None;
+        let (mut whole, mut main) = (Rest::default(), Rest::default());
         while Instant::now() < deadline {
             // Behind this round trip the client has its keys, and the answers that it waited for.
             self.sync()?;
             while watch.recording.as_ref().is_some_and(KeymapWatch::has_read) {
                 read_at = Some(Instant::now());
             }
-            let look = watch.process.and_then(ClientProcess::asleep);
-            looks.retain(|before| Some(before) == look.as_ref());
-            looks.extend(look);
+            let silence = Duration::from_millis(KEYMAP_SILENCE_MS);
+            let silent = read_at.is_some_and(|read| read.elapsed() >= silence);
             let rests = match watch.process {
-                Some(_) => looks.len() >= KEYMAP_IDLE_LOOKS,
+                // One that animates something else never sleeps with all its threads.
+                Some(process) => {
+                    let main_rests = main.look(process.asleep(Threads::Main));
+                    whole.look(process.asleep(Threads::All)) || (main_rests && silent)
+                }
                 // A client of another host cannot be looked at; a long silence has to do.
-                None => read_at
-                    .is_some_and(|read| read.elapsed() >= Duration::from_millis(KEYMAP_SILENCE_MS)),
+                None => silent,
             };
-            if rests && read_at.is_some() {
+            if rests && (read_at.is_some() || !watch.bound) {
                 return Ok(Flow::Go);
             }
             if pause(self, Duration::from_millis(KEYMAP_LOOK_EVERY_MS)) == Flow::Stop {
