@@ -11,7 +11,11 @@ use sysinfo::{CpuRefreshKind, Disks, MemoryRefreshKind, Networks, RefreshKind, S
 use tokio::sync::watch;
 
 use crate::base::limits;
+use crate::platform::{CpuTimes, native};
 use crate::wire::messages::agents::{Amounts, Cpu, Network, Resources, SystemFacts};
+
+/// Long enough for usage and rates to mean something.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The latest figures; dropping it ends the thread at its next reading.
 pub(super) struct HostFigures {
@@ -27,7 +31,7 @@ impl HostFigures {
         let read = move || {
             let mut sampler = Sampler::new();
             // The second reading comes soon: usage and rates need two.
-            let mut pause = sysinfo::MINIMUM_CPU_UPDATE_INTERVAL;
+            let mut pause = FIRST_PAUSE;
             loop {
                 shown.send_replace(sampler.sample());
                 if stopped.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
@@ -55,6 +59,7 @@ impl HostFigures {
 struct Sampler {
     system: System,
     networks: Networks,
+    cpu_times: Option<CpuTimes>,
     /// When the last reading was made; usage needs two.
     last: Option<Instant>,
 }
@@ -62,11 +67,12 @@ struct Sampler {
 impl Sampler {
     fn new() -> Self {
         let kinds = RefreshKind::nothing()
-            .with_cpu(CpuRefreshKind::nothing().with_cpu_usage())
+            .with_cpu(CpuRefreshKind::nothing())
             .with_memory(MemoryRefreshKind::nothing().with_ram());
         Self {
             system: System::new_with_specifics(kinds),
             networks: Networks::new_with_refreshed_list(),
+            cpu_times: native::cpu_times(),
             last: None,
         }
     }
@@ -75,11 +81,10 @@ impl Sampler {
         let now = Instant::now();
         let seconds = self.last.map(|last| now.duration_since(last).as_secs_f64());
         self.last = Some(now);
-        self.system.refresh_cpu_usage();
         self.system.refresh_memory();
         self.networks.refresh(true);
         Resources {
-            cpu: self.cpu(seconds),
+            cpu: self.cpu(),
             memory: amounts(self.system.total_memory(), self.system.available_memory()),
             disk: disk(),
             network: self.network(seconds),
@@ -91,12 +96,13 @@ impl Sampler {
         }
     }
 
-    fn cpu(&self, seconds: Option<f64>) -> Cpu {
+    fn cpu(&mut self) -> Cpu {
+        let before = std::mem::replace(&mut self.cpu_times, native::cpu_times());
         let cpus = self.system.cpus();
-        let enough =
-            seconds.is_some_and(|s| s >= sysinfo::MINIMUM_CPU_UPDATE_INTERVAL.as_secs_f64());
         Cpu {
-            usage: enough.then(|| round(f64::from(self.system.global_cpu_usage()))),
+            usage: before
+                .zip(self.cpu_times)
+                .and_then(|(before, now)| usage(before, now)),
             cores: u32::try_from(cpus.len()).ok().filter(|cores| *cores > 0),
             model: cpus
                 .first()
@@ -140,6 +146,16 @@ impl Sampler {
             .find(IpAddr::is_ipv4)
             .or_else(|| addresses().next())
     }
+}
+
+/// Percent of all processors' time between two readings.
+fn usage(before: CpuTimes, now: CpuTimes) -> Option<f64> {
+    let total = now
+        .total
+        .checked_sub(before.total)
+        .filter(|total| *total > 0)?;
+    let busy = now.busy.checked_sub(before.busy)?;
+    Some(round(busy as f64 * 100.0 / total as f64))
 }
 
 fn round(value: f64) -> f64 {

@@ -41,6 +41,13 @@ pub fn guard_main() -> std::process::ExitCode {
     native::guard_main()
 }
 
+/// What all processors together have done since boot, in the platform's own ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuTimes {
+    pub busy: u64,
+    pub total: u64,
+}
+
 /// Why the platform did not do it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlatformError {

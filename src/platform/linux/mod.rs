@@ -4,6 +4,7 @@
 mod capture;
 mod client_process;
 mod clipboard;
+mod cpu;
 mod cursor;
 pub mod display;
 mod guard;
@@ -26,6 +27,7 @@ mod typing;
 mod window;
 pub mod x11;
 
+pub use cpu::cpu_times;
 pub use guard::guard_main;
 pub use signals::StopSignals;
 

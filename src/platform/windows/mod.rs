@@ -5,6 +5,7 @@
 
 mod capture;
 mod clipboard;
+mod cpu;
 mod gdi;
 mod guard;
 mod input;
@@ -22,6 +23,7 @@ pub mod local_socket;
 
 use super::{Backend, OpenOptions};
 
+pub use cpu::cpu_times;
 pub use guard::guard_main;
 pub use signals::StopSignals;
 
