@@ -6,11 +6,11 @@ local TEXT = "Grüße, 世界! 1+1=2"
 local pid = process.start("notepad.exe")
 assert(window.waitFor({pid = pid, timeout = 30000}), "no window of Notepad")
 local notepad = window.find({pid = pid})
-window.activate(notepad.handle)
-assert(window.getForeground().handle == notepad.handle, "Notepad is not in front")
+window.activate(notepad)
+assert(window.getForeground() == notepad, "Notepad is not in front")
 
-window.place(notepad.handle, {x = 120, y = 90, width = 640, height = 400})
-local bounds = window.getBounds(notepad.handle)
+window.place(notepad, 120, 90, 640, 400)
+local bounds = window.getBounds(notepad)
 assert(bounds.x == 120 and bounds.y == 90, "Notepad is not where it was put")
 
 input.click(bounds.x + 200, bounds.y + 200)

@@ -82,7 +82,10 @@ impl Artifacts {
         let path = self.dir(run).join(name);
         match fs::read(&path) {
             Ok(bytes) => {
-                File::open(&path)
+                // Windows flushes through a handle that may write alone.
+                fs::OpenOptions::new()
+                    .append(true)
+                    .open(&path)
                     .and_then(|file| file.sync_all())
                     .map_err(|error| storage("flush a run's stream", &error))?;
                 Ok(Some(record(name, "text/plain; charset=utf-8", &bytes)))
