@@ -9,7 +9,7 @@ local notepad = window.find({pid = pid})
 window.activate(notepad)
 assert(window.getForeground() == notepad, "Notepad is not in front")
 
-window.place(notepad, 120, 90, 640, 400)
+window.place(notepad, {x = 120, y = 90, width = 640, height = 400})
 local bounds = window.getBounds(notepad)
 assert(bounds.x == 120 and bounds.y == 90, "Notepad is not where it was put")
 
