@@ -122,6 +122,12 @@ impl Gateway {
     /// Makes a join string for this server.
     pub async fn invite(&self, params: &InviteParams) -> Result<InviteReply, Fault> {
         let inner = &self.inner;
+        if inner.public_address.is_empty() && params.address.is_none() {
+            return Err(Fault::new(
+                Code::Unsupported,
+                "this server has no port for agents, as `wingman up` has none; join them to a `wingman server`",
+            ));
+        }
         inner
             .registry
             .invite(params, &inner.public_address, inner.key.public())

@@ -278,6 +278,12 @@ fn up_is_server_and_agent_in_one_process_and_ends_cleanly() {
     let host = Host::new();
     let up = host.start_up();
     wait_for("the agent to be connected", || online(&host));
+    let invite = host.run(&["server", "invite", "--json"]);
+    assert!(
+        text(&invite).contains("no port for agents"),
+        "{}",
+        text(&invite)
+    );
     let script = host.file("s.rhai", "print(\"hello\"); result.set(7);");
     let output = host.run(&["run", script.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
