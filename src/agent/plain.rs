@@ -262,11 +262,7 @@ fn old_state(status: Status) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn sha256_hex(text: &str) -> String {
-        let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-        data_encoding::HEXLOWER.encode(digest.as_ref())
-    }
+    use crate::base::digest::sha256_hex;
 
     fn hmac_hex(key: &[u8], message: &[u8]) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA256, key);
@@ -280,7 +276,7 @@ mod tests {
             "65dcf16ea3dfa49069628089eb4a75483070f5584b2a21ee64912b5f621f12da"
         );
         assert_eq!(
-            sha256_hex(&"x".repeat(200)),
+            sha256_hex("x".repeat(200)),
             "aa20c23e3201834050679e1d88941b9a6fed0557c9a705cb2c315e2e63fd486d"
         );
         assert_eq!(

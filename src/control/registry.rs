@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::contract::LinkSink;
+use crate::base::digest::sha256_hex;
 use crate::base::ids::AgentId;
 use crate::base::{Clock, EpochMillis, limits};
 use crate::model::link::{Admission, DuplicateWatch};
@@ -98,12 +99,6 @@ pub(super) fn quarantined(agent: &AgentId) -> Fault {
         Code::AgentQuarantined,
         format!("two processes hold the key of {agent}; a person has to split them"),
     )
-}
-
-/// SHA-256 as lower-case hexadecimal.
-pub(super) fn sha256_hex(text: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    data_encoding::HEXLOWER.encode(digest.as_ref())
 }
 
 /// Hostile text, cut and without control characters.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::gateway_open::Candidate;
-use super::registry::{Live, Registry, bounded, fact, fresh_row, quarantined, sha256_hex, storage};
+use super::registry::{Live, Registry, bounded, fact, fresh_row, quarantined, storage};
+use crate::base::digest::sha256_hex;
 use crate::base::ids::AgentId;
 use crate::base::{Secret, limits};
 use crate::store::agents::{self, AgentRow, InviteUse, Mark};

@@ -6,8 +6,9 @@
 
 use ring::hmac;
 
-use super::registry::{Registry, sha256_hex, storage};
+use super::registry::{Registry, storage};
 use crate::base::Secret;
+use crate::base::digest::sha256_hex;
 use crate::base::ids::{self, AgentId};
 use crate::store::agents::{self, TokenRow as StoredToken};
 use crate::wire::messages::agents::{TokenList, TokenParams, TokenRow};

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::encode::{Encoded, Format, Profile, encode};
 use super::{Desktop, fault};
+use crate::base::digest::sha256_hex;
 use crate::base::ids::FrameId;
 use crate::base::{Rect, Size};
 use crate::platform::{Area, Cursor, Frame};
@@ -101,7 +102,7 @@ fn record(
         width: encoded.size.width,
         height: encoded.size.height,
         bytes: encoded.bytes.len() as u64,
-        sha256: sha256(&encoded.bytes),
+        sha256: sha256_hex(&encoded.bytes),
         include_cursor: frame.cursor_included,
         monitor: monitors
             .iter()
@@ -127,12 +128,6 @@ fn transform(region: Rect, image: Size) -> msg::PixelTransform {
         scale_x: f64::from(region.width) / f64::from(image.width),
         scale_y: f64::from(region.height) / f64::from(image.height),
     }
-}
-
-/// The hash of an image, in lower-case hexadecimal.
-pub(super) fn sha256(bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    data_encoding::HEXLOWER.encode(digest.as_ref())
 }
 
 #[cfg(test)]
@@ -229,7 +224,7 @@ mod tests {
             ..Default::default()
         };
         let (capture, bytes) = desktop.screenshot(&params, "dashboard-jpeg").unwrap();
-        assert_eq!(capture.sha256, sha256(&bytes));
+        assert_eq!(capture.sha256, sha256_hex(&bytes));
         assert_eq!(capture.bytes, bytes.len() as u64);
         assert_eq!(capture.quality, Some(82));
         assert_eq!(capture.chroma_subsampling.as_deref(), Some("420"));

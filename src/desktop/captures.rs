@@ -18,8 +18,8 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 use bytes::Bytes;
 
 use super::Desktop;
-use super::capture::sha256;
 use super::encode::Format;
+use crate::base::digest::sha256_hex;
 use crate::base::ids::{CaptureId, random_hex};
 use crate::base::{EpochMillis, limits};
 use crate::wire::messages::desktop as msg;
@@ -256,7 +256,7 @@ impl CaptureStore {
         let dir = self.dir.join(id.as_str());
         let path = dir.join(image_name(&capture));
         let bytes = fs::read(&path).map_err(|error| unreadable(&dir, &path, &error))?;
-        if sha256(&bytes) != capture.sha256 {
+        if sha256_hex(&bytes) != capture.sha256 {
             return Err(Unreadable::Damaged("the image's hash differs".into()));
         }
         Ok((capture, bytes.into()))
@@ -460,7 +460,7 @@ mod tests {
         let newest = listed.items[0].id.clone().unwrap();
         assert_eq!(newest, ids[2]);
         let (capture, bytes) = store.content(&newest).unwrap();
-        assert_eq!(capture.sha256, sha256(&bytes));
+        assert_eq!(capture.sha256, sha256_hex(&bytes));
         assert_eq!(capture.profile, "native-jpeg");
         let gone = store.content(&ids[0]).unwrap_err();
         assert_eq!(gone.code, Code::ArtifactNotFound);

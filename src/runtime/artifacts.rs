@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use crate::base::digest::sha256_hex;
 use crate::base::ids::ExecutionId;
 use crate::base::{EpochMillis, limits};
 use crate::wire::messages::executions::Artifact;
@@ -103,7 +104,7 @@ impl Artifacts {
         let result =
             File::open(&path).and_then(|file| file.take(artifact.size + 1).read_to_end(&mut bytes));
         match result {
-            Ok(_) if sha256(&bytes) == artifact.sha256 => Ok(bytes),
+            Ok(_) if sha256_hex(&bytes) == artifact.sha256 => Ok(bytes),
             Ok(_) => Err(self.quarantine(&path, artifact)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Fault::new(
                 Code::ArtifactCorrupt,
@@ -137,17 +138,12 @@ impl Artifacts {
     }
 }
 
-/// Lower-case hexadecimal SHA-256.
-pub fn sha256(bytes: &[u8]) -> String {
-    data_encoding::HEXLOWER.encode(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref())
-}
-
 fn record(name: &str, content_type: &str, bytes: &[u8]) -> Artifact {
     Artifact {
         name: name.to_owned(),
         content_type: content_type.to_owned(),
         size: bytes.len() as u64,
-        sha256: sha256(bytes),
+        sha256: sha256_hex(bytes),
         created_at: EpochMillis::now(),
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Executions, record};
+use crate::base::digest::sha256_hex;
 use crate::base::ids::{AgentId, ExecutionId};
 use crate::base::limits::ARTIFACT_LEN_MAX;
 use crate::control::fault::{file, stored};
@@ -32,8 +33,8 @@ impl ArtifactFiles {
     fn place(&self, id: &ExecutionId, name: &str) -> PathBuf {
         // An identifier may be `.` or `..`; its hash is a plain name.
         self.dir
-            .join(hex(id.as_str().as_bytes()))
-            .join(hex(name.as_bytes()))
+            .join(sha256_hex(id.as_str().as_bytes()))
+            .join(sha256_hex(name.as_bytes()))
     }
 
     fn write(&self, id: &ExecutionId, name: &str, bytes: &[u8]) -> std::io::Result<()> {
@@ -67,7 +68,7 @@ impl ArtifactFiles {
 
     /// Deletes the files of an execution.
     pub fn remove(&self, id: &ExecutionId) {
-        let dir = self.dir.join(hex(id.as_str().as_bytes()));
+        let dir = self.dir.join(sha256_hex(id.as_str().as_bytes()));
         match std::fs::remove_dir_all(&dir) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -224,7 +225,7 @@ impl Executions {
             name: name.to_owned(),
             content_type: content_type.to_owned(),
             size: bytes.len() as u64,
-            sha256: hex(&bytes),
+            sha256: sha256_hex(&bytes),
             created_at: row.finished_at.unwrap_or(row.created_at),
         };
         answer(artifact, bytes)
@@ -260,12 +261,7 @@ pub fn acceptable(artifact: &Artifact) -> bool {
 }
 
 fn fits(row: &ArtifactRow, bytes: &[u8]) -> bool {
-    bytes.len() as u64 == row.size && hex(bytes) == row.sha256
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
-    data_encoding::HEXLOWER.encode(digest.as_ref())
+    bytes.len() as u64 == row.size && sha256_hex(bytes) == row.sha256
 }
 
 fn no_artifact(id: &ExecutionId, name: &str) -> Fault {
