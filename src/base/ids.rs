@@ -107,6 +107,10 @@ ids! {
     SessionId,
     /// An API token.
     TokenId,
+    /// A terminal session.
+    TerminalId,
+    /// One attachment of a console to a terminal session.
+    ConsoleId,
 }
 
 #[cfg(test)]

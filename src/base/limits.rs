@@ -303,3 +303,12 @@ pub const OUTPUT_GATHER_MS: u64 = 25;
 pub const KV_KEY_LEN_MAX: usize = 1_024;
 /// A value's length in bytes. Longer: `invalid_params`.
 pub const KV_VALUE_LEN_MAX: usize = 1024 * 1024;
+
+// Streams and terminal sessions.
+
+/// Pieces queued in each direction of a stream. Full: the sender waits.
+pub const STREAM_PIECES_MAX: usize = 4;
+/// From `session.create` until the program runs.
+pub const SESSION_CREATE_TIMEOUT_MS: u64 = 30_000;
+/// From `session.kill` until every process is gone, SIGKILL included.
+pub const SESSION_KILL_TIMEOUT_MS: u64 = 10_000;

@@ -12,7 +12,7 @@ pub mod ids;
 pub mod limits;
 pub mod secret;
 
-pub use clock::{Clock, EpochMillis, SystemClock, TestClock};
+pub use clock::{Clock, EpochMillis, SystemClock, TestClock, Timestamp};
 pub use color::Color;
 pub use error::Kind;
 pub use geometry::{Point, Rect, Size};

@@ -25,12 +25,24 @@ pub fn render(kind: BodyKind, reply: Reply, asked: &HeaderMap) -> Result<Respons
     match (kind, answer.blob) {
         (BodyKind::Bare, blob) => {
             let data = answer.data;
-            Ok(json_body(&Answer { data, blob }.into_inline()))
+            Ok(json_body(
+                &Answer {
+                    data,
+                    blob,
+                    stream: None,
+                }
+                .into_inline(),
+            ))
         }
         (BodyKind::Bytes, Some(blob)) if !wants_json(asked) => Ok(bytes(blob, asked)),
         (_, blob) => {
             let data = answer.data;
-            let data = Answer { data, blob }.into_inline();
+            let data = Answer {
+                data,
+                blob,
+                stream: None,
+            }
+            .into_inline();
             Ok(json_body(&json!({"success": true, "data": data})))
         }
     }

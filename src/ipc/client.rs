@@ -122,6 +122,7 @@ impl Client {
         let answer = Answer {
             data: reply.data,
             blob: None,
+            stream: None,
         };
         let start: FollowReply = answer.read()?;
         Ok(EventStream {

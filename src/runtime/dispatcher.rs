@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::wire::method::{MethodRow, Owner};
-use crate::wire::{Answer, Blob, BoxFuture, Call, Code, Fault, Method, Origin, table};
+use crate::wire::{Answer, Blob, BoxFuture, Call, Code, Fault, Method, Origin, StreamEnd, table};
 
 /// What a handler knows of its call besides the parameters.
 #[derive(Clone, Debug)]
@@ -66,6 +66,25 @@ impl<N: Send + Sync + 'static> Dispatcher<N> {
                 let (reply, blob) = answer.await?;
                 Ok(Answer {
                     blob: Some(blob),
+                    ..Answer::of(&reply)?
+                })
+            }
+        })
+    }
+
+    /// Adds the handler of a method that answers with a stream beside its JSON.
+    pub fn on_stream<M, F, R>(self, handler: F) -> Self
+    where
+        M: Method,
+        F: Fn(Arc<N>, M::Params, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(M::Reply, StreamEnd), Fault>> + Send + 'static,
+    {
+        self.insert::<M, _, _>(move |node, params, context| {
+            let answer = handler(node, params, context);
+            async move {
+                let (reply, stream) = answer.await?;
+                Ok(Answer {
+                    stream: Some(stream),
                     ..Answer::of(&reply)?
                 })
             }

@@ -188,6 +188,27 @@ codes! {
     ProcessNotFound = "process_not_found", User, 404;
     /// The process could not be started or signalled.
     ProcessFailed = "process_failed", Unavailable, 422;
+    // Terminals.
+    /// No terminal session of that id or name.
+    SessionNotFound = "session_not_found", User, 404;
+    /// More than one session fits.
+    SessionAmbiguous = "session_ambiguous", User, 409;
+    /// The session's program has ended.
+    SessionExited = "session_exited", User, 409;
+    /// The session's holder speaks another protocol version.
+    SessionIncompatible = "session_incompatible", Unavailable, 409;
+    /// There are as many sessions or consoles as the limit allows.
+    TooManySessions = "too_many_sessions", Unavailable, 503;
+    /// The program could not be started.
+    SessionFailed = "session_failed", Unavailable, 422;
+    /// Another console holds the session, or this one only watches.
+    LeaseHeld = "lease_held", Denied, 409;
+    /// The lease changed since the console saw it.
+    LeaseStale = "lease_stale", Denied, 409;
+    /// The program does not read its input, and no more is kept for it.
+    InputQueueFull = "input_queue_full", Unavailable, 503;
+    /// The console did not take what was sent to it.
+    ConsoleTooSlow = "console_too_slow", Unavailable, 503;
     // Storage and configuration.
     /// The journal's records before the cursor are gone.
     CursorExpired = "cursor_expired", User, 410;

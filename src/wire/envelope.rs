@@ -319,7 +319,14 @@ impl Envelope {
             Some(true) => {
                 let note = ChannelNote::read(&data);
                 let data = data.remove("result").unwrap_or(Value::Null);
-                Ok((Answer { data, blob: None }, note))
+                Ok((
+                    Answer {
+                        data,
+                        blob: None,
+                        stream: None,
+                    },
+                    note,
+                ))
             }
             Some(false) => {
                 let text = |key: &str| data.get(key).and_then(Value::as_str);

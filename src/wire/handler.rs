@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::codes::{Code, Fault};
 use super::method::Method;
+use super::stream::StreamEnd;
 use crate::base::ids::CommandId;
 
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -75,10 +76,13 @@ pub struct Blob {
 }
 
 /// The outcome of a successful call.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub struct Answer {
     pub data: Value,
     pub blob: Option<Blob>,
+    /// The answering side's end of a stream that the call opened; on a wire without channels such
+    /// an answer is refused.
+    pub stream: Option<StreamEnd>,
 }
 
 impl Answer {
@@ -86,7 +90,10 @@ impl Answer {
     pub fn of<T: serde::Serialize>(data: &T) -> Result<Self, Fault> {
         let data = serde_json::to_value(data)
             .map_err(|error| Fault::internal(format!("encode the answer: {error}")))?;
-        Ok(Self { data, blob: None })
+        Ok(Self {
+            data,
+            ..Self::default()
+        })
     }
 
     /// Reads the JSON part.
@@ -97,7 +104,7 @@ impl Answer {
 
     /// The JSON part with the bytes inlined as a `data:` URL.
     pub fn into_inline(self) -> Value {
-        let Answer { mut data, blob } = self;
+        let Answer { mut data, blob, .. } = self;
         if let (Some(blob), Value::Object(fields)) = (blob, &mut data) {
             let encoded = data_encoding::BASE64.encode(&blob.bytes);
             let url = format!("data:{};base64,{encoded}", blob.content_type);

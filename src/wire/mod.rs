@@ -23,9 +23,11 @@ mod peer_write;
 pub mod permission;
 pub mod rawkey;
 mod request;
+pub mod stream;
 pub mod table;
 
 pub use codes::{Code, Fault};
 pub use handler::{Answer, Blob, BoxFuture, Call, Handler, Origin};
 pub use method::{Method, MethodRow};
 pub use permission::Permission;
+pub use stream::{Piece, PieceKind, StreamEnd};

@@ -238,7 +238,11 @@ impl Peer {
         let content_type = reply.response.content_type.clone();
         let data = reply.response.into_result()?;
         let (Some(bytes), Some(channel)) = (reply.bytes, channel) else {
-            return Ok(Answer { data, blob: None });
+            return Ok(Answer {
+                data,
+                blob: None,
+                stream: None,
+            });
         };
         let inlet = OpenInlet {
             shared: &self.shared,
@@ -250,7 +254,11 @@ impl Peer {
             let data = serde_json::from_slice(&bytes).map_err(|error| {
                 Fault::new(Code::InvalidMessage, format!("read the result: {error}"))
             })?;
-            return Ok(Answer { data, blob: None });
+            return Ok(Answer {
+                data,
+                blob: None,
+                stream: None,
+            });
         }
         let field = BLOB_FIELDS
             .iter()
@@ -269,6 +277,7 @@ impl Peer {
         Ok(Answer {
             data,
             blob: Some(blob),
+            stream: None,
         })
     }
 

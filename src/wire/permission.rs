@@ -1,4 +1,4 @@
-//! The permission table: 17 permissions by 3 built-in roles, as data.
+//! The permission table: 20 permissions by 3 built-in roles, as data.
 
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,9 @@ permissions! {
     SettingsView = "settings:view",                   true,  true;
     SettingsEdit = "settings:edit",                   false, false;
     DebuggerUse = "debugger:use",                     false, false;
+    SessionsView = "sessions:view",                   true,  true;
+    SessionsControl = "sessions:control",             true,  false;
+    SessionsManage = "sessions:manage",               true,  false;
 }
 
 #[cfg(test)]
@@ -88,10 +91,10 @@ mod tests {
     #[test]
     fn table_is_the_specification_s() {
         let held = |role: Role| Permission::ALL.iter().filter(|p| role.holds(**p)).count();
-        assert_eq!(Permission::ALL.len(), 17);
-        assert_eq!(held(Role::Admin), 17);
-        assert_eq!(held(Role::Operator), 12);
-        assert_eq!(held(Role::Viewer), 7);
+        assert_eq!(Permission::ALL.len(), 20);
+        assert_eq!(held(Role::Admin), 20);
+        assert_eq!(held(Role::Operator), 15);
+        assert_eq!(held(Role::Viewer), 8);
         for permission in Permission::ALL {
             let view = permission.as_str().ends_with(":view");
             assert_eq!(

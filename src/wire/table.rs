@@ -1,6 +1,8 @@
 //! The one table of methods.
 
-use super::messages::{agents, auth, config, desktop, events, executions, ipc, scripts, system};
+use super::messages::{
+    agents, auth, config, desktop, events, executions, ipc, scripts, sessions, system,
+};
 use super::method::MethodRow;
 
 macro_rules! table {
@@ -52,6 +54,28 @@ table![
     desktop::ClipboardGet,
     desktop::ClipboardSet,
     desktop::ProcessList,
+    sessions::List,
+    sessions::Create,
+    sessions::Get,
+    sessions::Resize,
+    sessions::Rename,
+    sessions::Kill,
+    sessions::Send,
+    sessions::Read,
+    sessions::Picture,
+    sessions::Search,
+    sessions::Wait,
+    sessions::Explain,
+    sessions::SetLease,
+    sessions::Detach,
+    sessions::Record,
+    sessions::Attach,
+    sessions::Restore,
+    sessions::Debug,
+    sessions::GetFootprint,
+    sessions::Grants,
+    sessions::AddGrant,
+    sessions::DropGrant,
     events::Drain,
     events::Follow,
     events::Append,

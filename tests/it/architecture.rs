@@ -16,12 +16,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("model", &["base", "wire"]),
     ("journal", &["base", "wire"]),
     ("desktop", &["base", "wire", "platform", "vision"]),
+    ("terminal", &["base", "wire", "platform", "model"]),
     ("script", &["base", "wire", "platform", "desktop", "vision"]),
     (
         "runtime",
         &[
             "base", "wire", "config", "store", "platform", "vision", "model", "journal", "desktop",
-            "script",
+            "terminal", "script",
         ],
     ),
     (
@@ -36,6 +37,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "control",
         &["base", "wire", "config", "store", "journal", "model"],
+    ),
+    (
+        "console",
+        &[
+            "base", "wire", "config", "platform", "model", "terminal", "client",
+        ],
     ),
     (
         "ops",

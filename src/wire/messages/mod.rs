@@ -1,6 +1,7 @@
 //! Messages by family. Field names are camelCase; absent, null and zero are three answers.
 
 pub mod agents;
+pub mod attention;
 pub mod auth;
 pub mod config;
 pub mod desktop;
@@ -9,6 +10,7 @@ pub mod executions;
 pub mod http;
 pub mod ipc;
 pub mod scripts;
+pub mod sessions;
 pub mod system;
 
 use schemars::JsonSchema;
