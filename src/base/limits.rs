@@ -307,8 +307,44 @@ pub const KV_VALUE_LEN_MAX: usize = 1024 * 1024;
 // Streams and terminal sessions.
 
 /// Pieces queued in each direction of a stream. Full: the sender waits.
-pub const STREAM_PIECES_MAX: usize = 4;
+pub const STREAM_PIECES_MAX: usize = 1;
 /// From `session.create` until the program runs.
 pub const SESSION_CREATE_TIMEOUT_MS: u64 = 30_000;
 /// From `session.kill` until every process is gone, SIGKILL included.
 pub const SESSION_KILL_TIMEOUT_MS: u64 = 10_000;
+/// Largest piece that a session sends, so that little is under way on a slow link.
+pub const STREAM_PIECE_LEN_MAX: usize = 16 * 1024;
+/// Bytes of output that wait for a console beyond which it gets a screen instead.
+pub const CONSOLE_LAG_MAX: usize = 64 * 1024;
+/// Items that wait for a console. More: it counts as lagging.
+pub const CONSOLE_ITEMS_MAX: usize = 4_096;
+/// Least time between two screens for a lagging console.
+pub const CONSOLE_SCREEN_PAUSE_MS: u64 = 16;
+/// A program's synchronized update counts as ended after this time.
+pub const SYNC_UPDATE_MS: u64 = 150;
+/// A console that took nothing for this long while something waited is disconnected.
+pub const CONSOLE_STALLED_MS: u64 = 30_000;
+/// Consoles attached to one session. More: `too_many_sessions`.
+pub const CONSOLES_PER_SESSION_MAX: usize = 32;
+/// Terminal sessions of a node, ended ones included. More: `too_many_sessions`.
+pub const SESSIONS_MAX: usize = 256;
+/// How long an exclusive holder whose stream broke keeps its lease for its return.
+pub const LEASE_GRACE_MS: u64 = 15_000;
+/// How long an ended session is kept for review.
+pub const SESSION_KEPT_MS: i64 = 24 * 60 * 60 * 1000;
+/// Least time between two volatile chunk events, or typing marks, of a session.
+pub const SESSION_NOTICE_PAUSE_MS: i64 = 1_000;
+/// Output since the last checkpoint that makes the next one due.
+pub const CHECKPOINT_BYTES: u64 = 2 * 1024 * 1024;
+/// From the last output until a quiet session is checkpointed.
+pub const CHECKPOINT_QUIET_MS: i64 = 300;
+/// A session's name, in characters.
+pub const SESSION_NAME_CHARS_MAX: usize = 64;
+/// What `session.send` takes at once.
+pub const SESSION_SEND_LEN_MAX: usize = 1024 * 1024;
+/// An environment file. Longer: refused as `invalid_params`.
+pub const ENV_FILE_LEN_MAX: u64 = 256 * 1024;
+/// How long an init command waits for the shell's first output.
+pub const INIT_COMMAND_WAIT_MS: u64 = 3_000;
+/// Largest recording. Full: it ends, and says so in its last line.
+pub const RECORDING_LEN_MAX: u64 = 256 * 1024 * 1024;
