@@ -348,3 +348,48 @@ pub const ENV_FILE_LEN_MAX: u64 = 256 * 1024;
 pub const INIT_COMMAND_WAIT_MS: u64 = 3_000;
 /// Largest recording. Full: it ends, and says so in its last line.
 pub const RECORDING_LEN_MAX: u64 = 256 * 1024 * 1024;
+
+// The holder of a terminal session.
+
+/// Body of one frame between agent and holder. Longer: the connection is closed.
+pub const HOLDER_FRAME_LEN_MAX: usize = 1024 * 1024;
+/// One piece of output on its way to the agent, and of the ring in memory.
+pub const HOLDER_CHUNK_LEN: usize = 64 * 1024 - 64;
+/// Output kept from before the last checkpoint, for a console that resumes. Older output goes.
+pub const HOLDER_RING_KEPT_LEN: u64 = 256 * 1024;
+/// Output since the last checkpoint. Full: the holder stops reading, and the program waits.
+pub const HOLDER_RING_LEN_MAX: u64 = 4 * 1024 * 1024;
+/// Changes of size since the last checkpoint. More: `busy`.
+pub const HOLDER_RESIZES_MAX: usize = 4_096;
+/// Input that the terminal has not taken yet. More: refused as a whole, `input_queue_full`.
+pub const HOLDER_INPUT_LEN_MAX: usize = 1024 * 1024;
+/// Answers that wait for the agent. Full: its next requests are read once it has taken them.
+pub const HOLDER_ANSWERS_LEN_MAX: usize = 1024 * 1024;
+/// Requests for older output that wait. More: `busy`.
+pub const HOLDER_FETCHES_MAX: usize = 64;
+/// The screen of a checkpoint. Longer: the checkpoint is refused, the former one stays.
+pub const HOLDER_SCREEN_LEN_MAX: u64 = 16 * 1024 * 1024;
+/// The history of a checkpoint, all blocks together. More: as above.
+pub const HOLDER_HISTORY_LEN_MAX: u64 = 256 * 1024 * 1024;
+/// From asking a session to end until it is killed.
+pub const HOLDER_KILL_GRACE_MS: u64 = 2_000;
+/// From the child's end until its terminal is given up although somebody keeps it open.
+pub const HOLDER_DRAIN_MS: u64 = 500;
+/// From the end of a session until its holder ends although the agent is still connected.
+pub const HOLDER_LINGER_MS: u64 = 5_000;
+/// From asking for a holder until it must have answered.
+pub const HOLDER_START_MS: u64 = 10_000;
+/// A request for a holder and its answer, in bytes. A longer text is cut.
+pub const HOLDER_ANSWER_LEN_MAX: usize = 4 * 1024;
+/// Tries to lock a session's folder, which a scan may hold for a moment; then `session_held`.
+pub const HOLDER_LOCK_TRIES_MAX: u32 = 100;
+/// Between two of those tries.
+pub const HOLDER_LOCK_PAUSE_MS: u64 = 10;
+/// The first answer of a holder; later: `unavailable`.
+pub const HOLDER_HELLO_MS: u64 = 10_000;
+/// Bytes that an agent has for a holder that does not take them. Full: `busy`, nothing half sent.
+pub const HOLDER_SEND_QUEUE_LEN_MAX: usize = 16 * 1024 * 1024;
+/// How long the agent's large buffer of a session stays after it was last needed.
+pub const HOLDER_BUFFER_REST_MS: u64 = 2_000;
+/// A session's specification in bytes. Longer: refused.
+pub const SESSION_SPEC_LEN_MAX: u64 = 1024 * 1024;

@@ -13,6 +13,7 @@ mod decoder_props;
 mod display;
 mod enrol;
 mod held;
+mod holder;
 mod input;
 mod ipc;
 mod journal;
