@@ -1,6 +1,7 @@
 //! Messages by family. Field names are camelCase; absent, null and zero are three answers.
 
 pub mod agents;
+pub mod attention;
 pub mod auth;
 pub mod config;
 pub mod desktop;
