@@ -421,3 +421,14 @@ pub const ATTENTION_RULE_TEXTS_MAX: usize = 64;
 pub const ATTENTION_RULE_FILES_MAX: usize = 64;
 /// Sessions that one console ranks. More: a further one is not listed until another goes.
 pub const ATTENTION_CONSOLE_SESSIONS_MAX: usize = 4_096;
+/// Between a text that was sent and its Enter, so that programs tell a paste from a line.
+pub const SEND_ENTER_PAUSE_MS: u64 = 60;
+/// Matches of a search. More: the rest is not told.
+pub const SEARCH_MATCHES_MAX: usize = 10_000;
+/// Bytes since a console's position that a resume fetches; further back it gets a snapshot.
+pub const CONSOLE_RESUME_MAX: u64 = 256 * 1024;
+/// Stack of a session's thread.
+pub const SESSION_STACK_LEN: usize = 512 * 1024;
+/// Records looked through, and rows shown, by the debug view of events.
+pub const DEBUG_EVENTS_SEARCH_MAX: u64 = 10_000;
+pub const DEBUG_EVENTS_MAX: usize = 200;

@@ -16,6 +16,7 @@ mod roles;
 mod run;
 mod screenshot;
 mod session;
+mod terminals;
 mod windows;
 
 use std::ffi::OsString;
@@ -150,6 +151,24 @@ pub enum Command {
 pub enum ClientCommand {
     Run(run::RunArgs),
     Executions(executions::ExecutionsArgs),
+    New(terminals::NewArgs),
+    Ls(terminals::LsArgs),
+    Detach(terminals::DetachArgs),
+    /// End a session: its processes are asked to end, and killed after 2 seconds.
+    ///
+    /// A session that has ended already is forgotten.
+    Kill(terminals::OneArgs),
+    Rename(terminals::RenameArgs),
+    Send(terminals::SendArgs),
+    Read(terminals::ReadArgs),
+    Wait(terminals::WaitArgs),
+    /// Say why a session's state is shown as it is.
+    Explain(terminals::OneArgs),
+    Lease(terminals::LeaseArgs),
+    Record(terminals::RecordArgs),
+    Grants(terminals::GrantsArgs),
+    Restore(terminals::RestoreArgs),
+    Debug(terminals::DebugArgs),
     Agents(agents::AgentsArgs),
     Screenshot(screenshot::ScreenshotArgs),
     Windows(windows::WindowsArgs),
@@ -197,6 +216,20 @@ pub async fn run(command: ClientCommand, globals: &Globals) -> u8 {
     let done = match command {
         ClientCommand::Run(args) => run::run(args, globals).await,
         ClientCommand::Executions(args) => executions::run(args, globals).await,
+        ClientCommand::New(args) => terminals::new(args, globals).await,
+        ClientCommand::Ls(args) => terminals::ls(args, globals).await,
+        ClientCommand::Detach(args) => terminals::detach(args, globals).await,
+        ClientCommand::Kill(args) => terminals::kill(args, globals).await,
+        ClientCommand::Rename(args) => terminals::rename(args, globals).await,
+        ClientCommand::Send(args) => terminals::send(args, globals).await,
+        ClientCommand::Read(args) => terminals::read(args, globals).await,
+        ClientCommand::Wait(args) => terminals::wait(args, globals).await,
+        ClientCommand::Explain(args) => terminals::explain(args, globals).await,
+        ClientCommand::Lease(args) => terminals::lease(args, globals).await,
+        ClientCommand::Record(args) => terminals::record(args, globals).await,
+        ClientCommand::Grants(args) => terminals::grants(args, globals).await,
+        ClientCommand::Restore(args) => terminals::restore(args, globals).await,
+        ClientCommand::Debug(args) => terminals::debug(args, globals).await,
         ClientCommand::Agents(args) => agents::run(args, globals).await,
         ClientCommand::Screenshot(args) => screenshot::run(args, globals).await,
         ClientCommand::Windows(args) => windows::run(args, globals).await,

@@ -99,6 +99,14 @@ impl Caller {
         }
     }
 
+    /// The workstation that calls are pointed at, where a server is asked and one was named.
+    pub fn agent(&self) -> Option<&AgentId> {
+        match self {
+            Self::Http { agent, .. } => agent.as_ref(),
+            Self::Ipc(_) => None,
+        }
+    }
+
     /// Whether calls go to the agent on this machine.
     pub fn is_local(&self) -> bool {
         matches!(self, Self::Ipc(_))

@@ -7,8 +7,8 @@ mod agent;
 mod server;
 
 pub use agent::{
-    AgentConfig, DesktopConfig, IpcConfig, LoggingConfig, RemoteConfig, ScriptsConfig, Transport,
-    write_remote,
+    AgentConfig, DesktopConfig, IpcConfig, LoggingConfig, RemoteConfig, ScriptsConfig,
+    TerminalConfig, Transport, write_remote,
 };
 pub use server::{AgentsConfig, ExecutionsConfig, HttpConfig, ServerConfig};
 

@@ -285,7 +285,9 @@ fn twenty_kilobytes_in_one_input_arrive_whole_in_a_raw_program() {
     let session = Session::shell("stty raw -echo; echo ready; exec head -c 20480");
     let mut agent = session.attach();
     agent.output_until("ready");
-    let text: String = (0..20_480).map(|at| char::from(b'a' + (at % 26) as u8)).collect();
+    let text: String = (0..20_480)
+        .map(|at| char::from(b'a' + (at % 26) as u8))
+        .collect();
     agent.input(&text);
     let mut got = String::new();
     while got.trim_start().len() < text.len() {
@@ -304,7 +306,8 @@ fn twenty_kilobytes_in_one_input_arrive_whole_in_a_raw_program() {
 
 #[test]
 fn a_thousand_cut_connections_lose_and_double_no_byte() {
-    let session = Session::shell("stty raw; i=0; while [ $i -lt 200000 ]; do echo line $i; i=$((i+1)); done");
+    let session =
+        Session::shell("stty raw; i=0; while [ $i -lt 200000 ]; do echo line $i; i=$((i+1)); done");
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let mut random = move |below: u64| {
         seed ^= seed << 13;
@@ -327,7 +330,10 @@ fn a_thousand_cut_connections_lose_and_double_no_byte() {
         let mut taken = 0;
         while taken <= frames && !ended {
             ended = agent.next_of(|frame| match frame {
-                FromHolder::Output { offset, bytes: more } => {
+                FromHolder::Output {
+                    offset,
+                    bytes: more,
+                } => {
                     assert_eq!(offset, bytes.len() as u64);
                     bytes.extend_from_slice(more);
                     Some(false)
@@ -412,7 +418,11 @@ fn a_checkpoint_that_is_cut_leaves_the_former_one() {
     };
     agent.writer.checkpoint(&first).unwrap();
     assert_eq!(agent.stored(), at(4));
-    let stored = (at(4), b"first".to_vec(), vec![(1, b"one".to_vec()), (2, b"two".to_vec())]);
+    let stored = (
+        at(4),
+        b"first".to_vec(),
+        vec![(1, b"one".to_vec()), (2, b"two".to_vec())],
+    );
     assert_eq!(agent.checkpoint(), stored);
     // Half of a checkpoint, then the connection ends.
     let raw = RawAgent::connect(&session.folder);
@@ -423,7 +433,10 @@ fn a_checkpoint_that_is_cut_leaves_the_former_one() {
             keep_from: 2,
         },
         ToHolder::CheckpointScreen(b"half"),
-        ToHolder::CheckpointBlock { id: 3, bytes: b"three" },
+        ToHolder::CheckpointBlock {
+            id: 3,
+            bytes: b"three",
+        },
     ]);
     drop(raw);
     let mut agent = session.connect();
@@ -506,7 +519,9 @@ fn a_signal_is_told_and_a_forgotten_session_leaves_nothing() {
     let (_, exit) = agent.to_the_end();
     assert_eq!(exit, ProcessExit::Signal(11));
     agent.writer.forget().unwrap();
-    wait_for("the folder's end", || (!session.folder.exists()).then_some(()));
+    wait_for("the folder's end", || {
+        (!session.folder.exists()).then_some(())
+    });
     assert!(scan(&session.sessions()).unwrap().is_empty());
 }
 
@@ -537,7 +552,9 @@ fn kill_ends_a_group_that_ignores_being_asked() {
         _ => None,
     });
     assert!(asked >= 1 && forced >= 2, "{asked} {forced}");
-    wait_for("the grandchild's end", || (!is_running(child)).then_some(()));
+    wait_for("the grandchild's end", || {
+        (!is_running(child)).then_some(())
+    });
     let exit = agent.next_of(|frame| match frame {
         FromHolder::Exit { exit, .. } => Some(exit),
         _ => None,
@@ -580,7 +597,8 @@ fn is_running(pid: u32) -> bool {
 #[test]
 fn the_agent_killed_in_a_flood_is_followed_by_one_that_misses_nothing() {
     // The zygote and the first agent are gone; the holder is what is left.
-    let session = Session::shell("stty raw; i=0; while [ $i -lt 50000 ]; do echo line $i; i=$((i+1)); done");
+    let session =
+        Session::shell("stty raw; i=0; while [ $i -lt 50000 ]; do echo line $i; i=$((i+1)); done");
     let (tell, told) = mpsc::channel();
     let folder = session.folder.clone();
     let thread = std::thread::spawn(move || {
@@ -606,7 +624,10 @@ fn the_agent_killed_in_a_flood_is_followed_by_one_that_misses_nothing() {
     };
     next.writer.subscribe(from).unwrap();
     let exit = next.next_of(|frame| match frame {
-        FromHolder::Output { offset, bytes: more } => {
+        FromHolder::Output {
+            offset,
+            bytes: more,
+        } => {
             assert_eq!(offset, bytes.len() as u64);
             bytes.extend_from_slice(more);
             None
@@ -644,7 +665,10 @@ fn a_change_of_size_stands_in_the_stream_and_signals_the_program() {
     let session = Session::start(&["bash", "-c", script]);
     let mut agent = session.attach();
     agent.output_until("ready");
-    let size = PtySize { cols: 100, rows: 30 };
+    let size = PtySize {
+        cols: 100,
+        rows: 30,
+    };
     agent.writer.resize(size).unwrap();
     let at = agent.next_of(|frame| match frame {
         FromHolder::Resized { at, size: told } => {
@@ -684,14 +708,30 @@ fn the_program_sees_its_own_environment_folder_size_and_session() {
     .unwrap();
     let child = session.meta().child;
     let mut agent = session.attach();
-    let text = agent.output_until("SigIgn:\t0000000000000000").replace('\r', "");
+    let text = agent
+        .output_until("SigIgn:\t0000000000000000")
+        .replace('\r', "");
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "xterm-256color/truecolor/wingman/s1/value/[]");
-    assert_eq!(lines[1], fs::canonicalize(session.dir.path()).unwrap().to_str().unwrap());
+    assert_eq!(
+        lines[1],
+        fs::canonicalize(session.dir.path())
+            .unwrap()
+            .to_str()
+            .unwrap()
+    );
     assert_eq!(lines[2], "24 80");
-    assert!(lines[3].trim().starts_with(&format!("{child} {child} {child} pts/")), "{text}");
+    assert!(
+        lines[3]
+            .trim()
+            .starts_with(&format!("{child} {child} {child} pts/")),
+        "{text}"
+    );
     assert!(lines[4].starts_with("/dev/pts/"), "{text}");
-    assert!(matches!(lines[5].trim(), "fds: 0 1 2" | "fds: 0 1 2 10"), "{text}");
+    assert!(
+        matches!(lines[5].trim(), "fds: 0 1 2" | "fds: 0 1 2 10"),
+        "{text}"
+    );
     assert!(text.contains("SigBlk:\t0000000000000000"), "{text}");
 }
 
@@ -760,7 +800,10 @@ fn input_beyond_the_bound_is_refused_as_a_whole() {
     assert_eq!(code, ErrorCode::InputQueueFull);
     assert!(agent.stat().input_pending as usize <= half.len());
     let long = vec![0; limits::HOLDER_INPUT_LEN_MAX + 1];
-    assert!(matches!(agent.writer.input(&long), Err(HolderError::TooLong { .. })));
+    assert!(matches!(
+        agent.writer.input(&long),
+        Err(HolderError::TooLong { .. })
+    ));
 }
 
 #[test]
@@ -785,7 +828,10 @@ fn a_holder_of_another_protocol_is_listed_and_left_alone() {
     let found = scan(&session.sessions()).unwrap();
     assert_eq!(found[0].state, SessionState::Incompatible { protocol: 2 });
     fs::write(&path, "nonsense").unwrap();
-    assert!(matches!(state_of(&session.folder), SessionState::Broken { .. }));
+    assert!(matches!(
+        state_of(&session.folder),
+        SessionState::Broken { .. }
+    ));
     fs::write(&path, serde_json::to_vec(&meta).unwrap()).unwrap();
     // An agent of another protocol does not take the place of one that is served.
     let mut agent = session.attach();
@@ -817,7 +863,10 @@ fn bytes_that_are_no_protocol_end_their_connection_alone() {
 fn a_long_path_and_a_missing_program_are_no_secret() {
     let name = "n".repeat(120);
     let session = Session::with(&["cat"], |spec| spec.id = name).unwrap();
-    assert!(!session.folder.join("sock").exists(), "moved to a short path");
+    assert!(
+        !session.folder.join("sock").exists(),
+        "moved to a short path"
+    );
     let mut agent = session.attach();
     agent.input("x\r");
     agent.output_until("x\r\nx\r\n");
@@ -842,20 +891,36 @@ fn a_long_path_and_a_missing_program_are_no_secret() {
 fn a_second_holder_of_one_folder_is_refused() {
     let session = Session::start(&["cat"]);
     let again = Zygote::start(executable()).unwrap().spawn(&session.folder);
-    assert!(matches!(again, Err(HolderError::NotStarted(_))), "{again:?}");
+    assert!(
+        matches!(again, Err(HolderError::NotStarted(_))),
+        "{again:?}"
+    );
     session.attach().input("x\r");
 }
 
 #[test]
 fn a_program_that_leaves_others_at_its_terminal_still_ends() {
-    let session = Session::start(&["bash", "-c", "(trap '' HUP; sleep 1000) & printf gone; exit 3"]);
+    let session = Session::start(&[
+        "bash",
+        "-c",
+        "(trap '' HUP; sleep 1000) & printf gone; exit 3",
+    ]);
     let mut agent = session.attach();
     let (bytes, exit) = agent.to_the_end();
-    assert_eq!((bytes.as_slice(), exit), (&b"gone"[..], ProcessExit::Code(3)));
+    assert_eq!(
+        (bytes.as_slice(), exit),
+        (&b"gone"[..], ProcessExit::Code(3))
+    );
     let left = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
         let words = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let session_of: u32 = words.rsplit_once(')')?.1.split_whitespace().nth(3)?.parse().ok()?;
+        let session_of: u32 = words
+            .rsplit_once(')')?
+            .1
+            .split_whitespace()
+            .nth(3)?
+            .parse()
+            .ok()?;
         (session_of == agent.reader.hello().child).then_some(pid)
     });
     for pid in left.filter_map(Pid::from_raw) {

@@ -21,7 +21,7 @@ pub mod local_socket;
 mod monitors;
 mod process;
 mod properties;
-mod pty;
+pub mod pty;
 mod selection;
 mod selection_owner;
 pub mod session_socket;

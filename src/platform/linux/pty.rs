@@ -12,8 +12,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use portable_pty::unix::UnixPtySystem;
 use portable_pty::PtySystem;
+use portable_pty::unix::UnixPtySystem;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
     waitid,
@@ -113,7 +113,9 @@ impl Pty {
     pub fn state(&self) -> TerminalState {
         let modes = tcgetattr(&self.master).ok().map(|all| all.local_modes);
         TerminalState {
-            foreground: self.foreground().map(|group| group.as_raw_nonzero().get().unsigned_abs()),
+            foreground: self
+                .foreground()
+                .map(|group| group.as_raw_nonzero().get().unsigned_abs()),
             echo: modes.map(|modes| modes.contains(LocalModes::ECHO)),
             canonical: modes.map(|modes| modes.contains(LocalModes::ICANON)),
         }
@@ -143,10 +145,13 @@ impl Pty {
             .flatten()
             .map(|group| group.as_raw_nonzero().get())
             .collect();
-        let reached = groups.into_iter().filter_map(Pid::from_raw).filter(|group| {
-            let signals = [Signal::TERM, Signal::HUP, Signal::CONT];
-            signals.map(|signal| kill_process_group(*group, signal).is_ok())[0]
-        });
+        let reached = groups
+            .into_iter()
+            .filter_map(Pid::from_raw)
+            .filter(|group| {
+                let signals = [Signal::TERM, Signal::HUP, Signal::CONT];
+                signals.map(|signal| kill_process_group(*group, signal).is_ok())[0]
+            });
         u32::try_from(reached.count()).unwrap_or(u32::MAX)
     }
 
@@ -239,6 +244,11 @@ pub(super) fn reset_signals() {
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
+}
+
+/// How many live processes a session has; reads the whole process table.
+pub fn session_processes(session: u32) -> Option<u32> {
+    u32::try_from(session_members(session).len()).ok()
 }
 
 /// The live processes of a session, from one look at /proc.

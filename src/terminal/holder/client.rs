@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::buffer::FrameBuffer;
-use super::protocol::{self, BLOCK_LEN_MAX, FromHolder, Hello, PART_LEN, PROTOCOL, Position, ToHolder};
+use super::protocol::{
+    self, BLOCK_LEN_MAX, FromHolder, Hello, PART_LEN, PROTOCOL, Position, ToHolder,
+};
 use super::{HolderError, folder};
 use crate::base::limits;
 use crate::platform::pty::{PtySize, SessionStream};
@@ -210,6 +212,12 @@ impl Writer {
         let limit = limits::HOLDER_INPUT_LEN_MAX;
         too_long("input", bytes.len(), limit)?;
         self.send(&[ToHolder::Input(bytes)])
+    }
+
+    /// Gives the terminal's answers to queries that stand before `answered`; otherwise as `input`.
+    pub fn reply(&self, answered: u64, bytes: &[u8]) -> Result<(), HolderError> {
+        too_long("a reply", bytes.len(), limits::HOLDER_INPUT_LEN_MAX)?;
+        self.send(&[ToHolder::Reply { answered, bytes }])
     }
 
     /// Changes the terminal's size; `FromHolder::Resized` tells when that was in the stream.

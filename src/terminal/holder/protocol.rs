@@ -7,7 +7,7 @@
 //! agent → holder                               holder → agent
 //!  1 hello       protocol u16                   65 hello    protocol u16, child u32, cols u16, rows u16,
 //!  2 subscribe   offset u64, mark u64                       first u64, next u64, mark u64, screen_len u64,
-//!  3 input       bytes                                      checkpoint: offset u64, mark u64, exit
+//!  3 input       bytes                                      checkpoint: offset u64, mark u64, exit, answered u64
 //!  4 resize      cols u16, rows u16             66 output   offset u64, bytes
 //!  5 checkpoint  offset u64, mark u64,          67 resized  offset u64, mark u64, cols u16, rows u16
 //!      begin     screen_len u64, keep_from u64  68 exit     offset u64, exit
@@ -20,6 +20,7 @@
 //! 12 kill                                       75 stat     see `Stat`
 //! 13 forget                                     76 killed   asked u32, forced u32
 //!                                               77 error    code u16, text
+//! 14 reply       answered u64, bytes
 //! exit: tag u8 (0 runs, 1 code, 2 signal), value i32
 //! ```
 //!
@@ -108,6 +109,12 @@ pub enum ToHolder<'a> {
     /// Send everything from here on, as it comes.
     Subscribe(Position),
     Input(&'a [u8]),
+    /// Answers of the terminal to queries, which all stand before `answered`. A later agent, which
+    /// feeds the same output again, gives no second answer.
+    Reply {
+        answered: u64,
+        bytes: &'a [u8],
+    },
     Resize(PtySize),
     CheckpointBegin {
         at: Position,
@@ -146,6 +153,8 @@ pub struct Hello {
     pub checkpoint: Position,
     pub screen_len: u64,
     pub exit: Option<ProcessExit>,
+    /// Queries before this offset have been answered.
+    pub answered: u64,
 }
 
 /// The state of a session's terminal and program.
@@ -391,6 +400,10 @@ pub fn to_holder(raw: Raw<'_>) -> Result<ToHolder<'_>, ProtocolError> {
         11 => ToHolder::Stat,
         12 => ToHolder::Kill,
         13 => ToHolder::Forget,
+        14 => ToHolder::Reply {
+            answered: body.u64()?,
+            bytes: body.bytes(),
+        },
         other => {
             body.bytes();
             ToHolder::Unknown(other)
@@ -468,6 +481,7 @@ fn hello<'a>(body: &mut Body<'_>) -> Result<FromHolder<'a>, ProtocolError> {
         screen_len,
         checkpoint: body.position()?,
         exit: body.exit()?,
+        answered: body.u64()?,
     }))
 }
 
@@ -560,6 +574,7 @@ impl ToHolder<'_> {
             Self::Hello { protocol } => drop(put(out, 1).u16(protocol)),
             Self::Subscribe(from) => drop(put(out, 2).position(from)),
             Self::Input(bytes) => drop(put(out, 3).bytes(bytes)),
+            Self::Reply { answered, bytes } => drop(put(out, 14).u64(answered).bytes(bytes)),
             Self::Resize(size) => drop(put(out, 4).size(size)),
             Self::CheckpointBegin {
                 at,
@@ -618,7 +633,8 @@ fn put_hello(hello: &Hello, out: &mut Vec<u8>) {
         .position(hello.next)
         .u64(hello.screen_len)
         .position(hello.checkpoint)
-        .exit(hello.exit);
+        .exit(hello.exit)
+        .u64(hello.answered);
 }
 
 fn put_stat(stat: &Stat, out: &mut Vec<u8>) {
@@ -671,25 +687,50 @@ mod tests {
 
     #[test]
     fn short_and_long_bodies_are_malformed_and_unknown_kinds_are_not() {
-        let short = Raw { kind: 4, body: &[1, 0, 2] };
-        assert_eq!(to_holder(short), Err(ProtocolError::Malformed { kind: 4, at: 2 }));
-        let long = Raw { kind: 8, body: &[0] };
-        assert_eq!(to_holder(long), Err(ProtocolError::Malformed { kind: 8, at: 0 }));
-        let unknown = Raw { kind: 200, body: &[1, 2, 3] };
+        let short = Raw {
+            kind: 4,
+            body: &[1, 0, 2],
+        };
+        assert_eq!(
+            to_holder(short),
+            Err(ProtocolError::Malformed { kind: 4, at: 2 })
+        );
+        let long = Raw {
+            kind: 8,
+            body: &[0],
+        };
+        assert_eq!(
+            to_holder(long),
+            Err(ProtocolError::Malformed { kind: 8, at: 0 })
+        );
+        let unknown = Raw {
+            kind: 200,
+            body: &[1, 2, 3],
+        };
         assert_eq!(to_holder(unknown), Ok(ToHolder::Unknown(200)));
         assert_eq!(from_holder(unknown), Ok(FromHolder::Unknown(200)));
     }
 
     #[test]
     fn hello_of_another_version_is_understood_whatever_follows() {
-        let raw = Raw { kind: 65, body: &[9, 0, 1, 2, 3] };
-        assert_eq!(from_holder(raw), Ok(FromHolder::Incompatible { protocol: 9 }));
+        let raw = Raw {
+            kind: 65,
+            body: &[9, 0, 1, 2, 3],
+        };
+        assert_eq!(
+            from_holder(raw),
+            Ok(FromHolder::Incompatible { protocol: 9 })
+        );
     }
 
     #[test]
     fn the_header_of_output_is_that_of_the_whole_frame() {
         let mut frame = Vec::new();
-        FromHolder::Output { offset: 5, bytes: b"abc" }.put(&mut frame);
+        FromHolder::Output {
+            offset: 5,
+            bytes: b"abc",
+        }
+        .put(&mut frame);
         let (header, bytes) = frame.split_at(OUTPUT_HEADER_LEN);
         assert_eq!((header, bytes), (&output_header(5, 3)[..], &b"abc"[..]));
     }

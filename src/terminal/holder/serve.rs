@@ -56,6 +56,8 @@ pub struct Holder {
     out: Outgoing,
     blocked: bool,
     input: VecDeque<u8>,
+    /// Up to where the terminal's queries have been answered.
+    answered: u64,
     /// The terminal has hung up; it is looked at again, since the program may open it anew.
     hung_up: bool,
     exit: Option<(ProcessExit, Instant)>,
@@ -93,6 +95,7 @@ impl Holder {
             out: Outgoing::default(),
             blocked: false,
             input: VecDeque::new(),
+            answered: 0,
             hung_up: false,
             exit: None,
             kill: None,
@@ -396,9 +399,7 @@ impl Holder {
                 let mut answer = Vec::new();
                 FromHolder::Hello(self.hello()).put(&mut answer);
                 // A peer that does not take these few bytes learns it from meta.json.
-                let _ = self
-                    .io
-                    .send(Slot::Candidate, &[io::IoSlice::new(&answer)]);
+                let _ = self.io.send(Slot::Candidate, &[io::IoSlice::new(&answer)]);
                 self.io.close(Slot::Candidate);
             }
             _ => self.io.close(Slot::Candidate),
@@ -435,6 +436,10 @@ impl Holder {
         match frame {
             ToHolder::Subscribe(from) => self.out.subscribe(from),
             ToHolder::Input(bytes) => self.take_input(bytes),
+            ToHolder::Reply { answered, bytes } => {
+                self.take_input(bytes);
+                self.answered = self.answered.max(answered);
+            }
             ToHolder::Resize(size) => self.resize(size),
             ToHolder::CheckpointBegin {
                 at,
@@ -499,7 +504,8 @@ impl Holder {
         }
         self.size = size;
         if let Err(error) = self.io.resize(size) {
-            self.out.error(ErrorCode::Failed, &format!("resize: {error}"));
+            self.out
+                .error(ErrorCode::Failed, &format!("resize: {error}"));
         }
     }
 
@@ -551,6 +557,7 @@ impl Holder {
             checkpoint: self.checkpoint.at,
             screen_len: self.checkpoint.screen_len(),
             exit: self.end.map(|end| end.exit),
+            answered: self.answered,
         }
     }
 
