@@ -31,9 +31,10 @@ pub fn assert_same(copy: &Grid, of: &Grid, what: &str) {
     };
     assert!(
         copy.checksum() == of.checksum(),
-        "{what}: the copy differs\n--- copy\n{}\n--- original\n{}\n--- snapshot\n{}",
+        "{what}: the copy differs\n--- copy\n{}\n--- original\n{}\n--- snapshots\n{}\n{}",
         dump(copy),
         dump(of),
+        copy.snapshot(Scrollback::Last(20)).escape_ascii(),
         of.snapshot(Scrollback::Last(20)).escape_ascii()
     );
 }
@@ -106,14 +107,28 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// Bytes that a failure shows as text.
+#[derive(Clone)]
+struct Bytes(Vec<u8>);
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+fn pieces(most: usize) -> impl Strategy<Value = Bytes> {
+    prop::collection::vec(piece(), 1..most).prop_map(|pieces| Bytes(pieces.concat()))
+}
+
 #[derive(Clone, Debug)]
 enum Step {
-    Feed(Vec<u8>),
+    Feed(Bytes),
     Resize(u16, u16),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let feed = prop::collection::vec(piece(), 1..12).prop_map(|pieces| Step::Feed(pieces.concat()));
+    let feed = pieces(12).prop_map(Step::Feed);
     let resize = (1_u16..30, 1_u16..12).prop_map(|(cols, rows)| Step::Resize(cols, rows));
     prop::collection::vec(prop_oneof![5 => feed, 1 => resize], 1..12)
 }
@@ -124,7 +139,7 @@ proptest! {
     #[test]
     fn a_snapshot_rebuilds_the_grid_and_both_go_on_alike(
         steps in steps(),
-        tail in prop::collection::vec(piece(), 1..6),
+        tail in pieces(6),
         cols in 2_u16..20,
         rows in 2_u16..8,
     ) {
@@ -132,14 +147,14 @@ proptest! {
         let mut effects = Vec::new();
         for step in &steps {
             match step {
-                Step::Feed(bytes) => grid.feed(bytes, &mut effects),
+                Step::Feed(bytes) => grid.feed(&bytes.0, &mut effects),
                 Step::Resize(cols, rows) => grid.resize(Size { cols: *cols, rows: *rows }),
             }
             prop_assert_eq!(grid.panics(), 0);
         }
         let mut copy = copy(&grid);
         assert_same(&copy, &grid, "after the snapshot");
-        let tail = [grid.pending(), &tail.concat()].concat();
+        let tail = [grid.pending(), &tail.0].concat();
         copy.feed(&tail, &mut effects);
         let pending = grid.pending().len();
         grid.feed(&tail[pending..], &mut effects);
@@ -149,10 +164,10 @@ proptest! {
 
     #[test]
     fn cuts_between_feeds_change_nothing(
-        pieces in prop::collection::vec(piece(), 1..30),
+        bytes in pieces(30),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
     ) {
-        let bytes = pieces.concat();
+        let bytes = bytes.0;
         let mut whole = grid(20, 6, Role::Host);
         let mut expected = Vec::new();
         whole.feed(&bytes, &mut expected);
@@ -174,12 +189,14 @@ proptest! {
 
     #[test]
     fn a_snapshot_shows_the_same_in_an_independent_terminal(
-        pieces in prop::collection::vec(piece(), 1..30),
+        bytes in pieces(30),
     ) {
         let mut grid = grid(20, 6, Role::Mirror);
-        grid.feed(&pieces.concat(), &mut Vec::new());
+        grid.feed(&bytes.0, &mut Vec::new());
         // vt100 does not show the replacement character.
-        prop_assume!(!grid.text(Extent::All, Form::Plain).contains('\u{fffd}'));
+        if grid.text(Extent::All, Form::Plain).contains('\u{fffd}') {
+            return Ok(());
+        }
         let mut other = vt100::Parser::new(6, 20, 0);
         other.process(&grid.snapshot(Scrollback::None));
         same_in_vt100(&grid, other.screen());
@@ -213,7 +230,8 @@ fn same_in_vt100(grid: &Grid, screen: &vt100::Screen) {
             assert_eq!(shown, text, "text at {row},{column}");
             assert_eq!(color(theirs.fgcolor()), style.fg, "fg at {row},{column}");
             assert_eq!(color(theirs.bgcolor()), style.bg, "bg at {row},{column}");
-            assert_eq!(theirs.bold(), style.bold, "bold at {row},{column}");
+            // vt100 knows one intensity at a time.
+            assert!(style.dim || theirs.bold() == style.bold, "bold at {row},{column}");
             assert_eq!(theirs.italic(), style.italic, "italic at {row},{column}");
             assert_eq!(theirs.inverse(), style.inverse, "inverse at {row},{column}");
         }

@@ -232,12 +232,15 @@ impl Engine {
         }
     }
 
+    /// Moves the lines out that scrolled since the last time.
     pub(super) fn drain(&mut self) {
-        self.drain_at_most(usize::MAX);
+        // The emulator counts scrolls below a fixed top as well, whose lines are gone.
+        let kept = self.shadow.margins.start == 0;
+        self.move_out(if kept { usize::MAX } else { 0 });
     }
 
     /// Moves the oldest `count` lines out; newer ones are dropped.
-    pub(super) fn drain_at_most(&mut self, count: usize) {
+    pub(super) fn move_out(&mut self, count: usize) {
         let hot = self.hot();
         if hot == 0 {
             return;
@@ -261,7 +264,7 @@ impl Engine {
             // One less than the ring, where the display offset would be cut.
             let step = left.min(GRID_HOT_LINES - 1);
             self.term.grid_mut().scroll_up(&region, step);
-            self.drain_at_most(used);
+            self.move_out(used);
             used = used.saturating_sub(step);
             left -= step;
         }

@@ -4,7 +4,7 @@
 use alacritty_terminal::grid::Dimensions;
 use alacritty_terminal::index::{Column, Line};
 use alacritty_terminal::term::TermMode;
-use alacritty_terminal::term::cell::{Flags, Hyperlink as CellLink};
+use alacritty_terminal::term::cell::{Cell, Flags, Hyperlink as CellLink};
 use unicode_width::UnicodeWidthChar;
 use vte::ansi::cursor_icon::CursorIcon;
 use vte::ansi::{
@@ -19,6 +19,9 @@ use super::{Effect, Options, Role, osc, query};
 use crate::base::limits::{
     GRID_HOT_LINES, GRID_LINK_ID_LEN_MAX, GRID_LINK_LEN_MAX, GRID_MARKS_MAX, GRID_STACK_LEN_MAX,
 };
+
+/// Characters below this one take one column.
+const FIRST_WIDE: char = '\u{1100}';
 
 /// One feed's view of the grid.
 pub(super) struct Dispatch<'a> {
@@ -48,7 +51,6 @@ impl Dispatch<'_> {
             }
             return;
         }
-        self.engine.shadow.last = Some(char::from(last));
         while !run.is_empty() {
             let cells = self.engine.term.grid_mut();
             if cells.cursor.input_needs_wrap {
@@ -90,6 +92,7 @@ impl Dispatch<'_> {
                 run = &run[1..];
             }
         }
+        self.engine.shadow.last = Some(char::from(last));
     }
 
     /// LF, VT or FF: a new line when mode 20 says so.
@@ -161,6 +164,23 @@ impl Dispatch<'_> {
         let cells = self.engine.term.grid_mut();
         let line = cells.cursor.point.line;
         tidy_row(&mut cells[line][..]);
+    }
+
+    /// Takes the style off the column that stays empty before a wide character that wrapped: it comes
+    /// and goes with the width, and no sequence can set it.
+    fn blank_spacers(&mut self) {
+        let cells = self.engine.term.grid_mut();
+        let (line, last) = (cells.cursor.point.line, Column(cells.columns() - 1));
+        for line in [line - 1_i32, line] {
+            if line >= 0 && cells[line][last].flags.contains(Flags::LEADING_WIDE_CHAR_SPACER) {
+                let cell = &mut cells[line][last];
+                let flags = cell.flags & (Flags::WRAPLINE | Flags::LEADING_WIDE_CHAR_SPACER);
+                *cell = Cell {
+                    flags,
+                    ..Cell::default()
+                };
+            }
+        }
     }
 
     /// Whether another mark on the cell that would get it is one too many.
@@ -294,6 +314,9 @@ impl Handler for Dispatch<'_> {
         }
         self.engine.shadow.last = Some(c);
         self.engine.term.input(c);
+        if c >= FIRST_WIDE {
+            self.blank_spacers();
+        }
         if self.engine.mode(TermMode::INSERT) {
             self.tidy_cursor_row();
         }
@@ -409,7 +432,8 @@ impl Handler for Dispatch<'_> {
             self.engine.scroll_out(lines);
             return;
         }
-        self.in_steps(lines, |engine, step| engine.term.scroll_up(step));
+        let kept = self.engine.shadow.margins.start == 0;
+        self.in_steps(lines, kept, |engine, step| engine.term.scroll_up(step));
     }
 
     fn scroll_down(&mut self, lines: usize) {
@@ -421,7 +445,8 @@ impl Handler for Dispatch<'_> {
     }
 
     fn delete_lines(&mut self, lines: usize) {
-        self.in_steps(lines, |engine, step| engine.term.delete_lines(step));
+        let kept = self.engine.cells().cursor.point.line == 0;
+        self.in_steps(lines, kept, |engine, step| engine.term.delete_lines(step));
     }
 
     fn erase_chars(&mut self, count: usize) {
@@ -600,6 +625,7 @@ impl Handler for Dispatch<'_> {
         if top == 0 || top >= bottom {
             return;
         }
+        self.engine.drain();
         self.engine.term.set_scrolling_region(top, Some(bottom));
         self.engine.shadow.margins = top - 1..bottom;
         self.goto(0, 0);
@@ -730,13 +756,13 @@ impl Handler for Dispatch<'_> {
 
 impl Dispatch<'_> {
     /// Scrolls in steps that the counter of lines scrolled out can follow.
-    fn in_steps(&mut self, lines: usize, scroll: impl Fn(&mut Engine, usize)) {
+    fn in_steps(&mut self, lines: usize, kept: bool, scroll: impl Fn(&mut Engine, usize)) {
         self.engine.drain();
         let mut left = lines.min(self.engine.size().screen_lines());
         while left > 0 {
             let step = left.min(GRID_HOT_LINES - 1);
             scroll(self.engine, step);
-            self.engine.drain();
+            self.engine.move_out(if kept { step } else { 0 });
             left -= step;
         }
     }

@@ -710,11 +710,13 @@ impl Feeder<'_> {
                     let other = |byte: &u8| printable(byte) || (0x0a..=0x0d).contains(byte);
                     let len = bytes.iter().position(other).unwrap_or(bytes.len());
                     let len = len.max(1);
-                    // The parser would wait for the rest of a character that has none.
-                    let cut = scan::unfinished_utf8(&bytes[..len]);
-                    parser.advance(&mut dispatch, &bytes[..len - cut]);
-                    if cut > 0 {
-                        dispatch.input(char::REPLACEMENT_CHARACTER);
+                    for chunk in bytes[..len].utf8_chunks() {
+                        parser.advance(&mut dispatch, chunk.valid().as_bytes());
+                        // The parser would wait for the rest of a character that has none; bytes that
+                        // are controls in Latin 1 show nothing.
+                        if !matches!(chunk.invalid(), [] | [..=0x9f]) {
+                            dispatch.input(char::REPLACEMENT_CHARACTER);
+                        }
                     }
                     len
                 }

@@ -507,7 +507,11 @@ impl<'a> Pen<'a> {
     fn print_again(&mut self, row: usize, column: usize) {
         let cells = &self.engine.cells()[Row(row as i32)];
         let mut cell = &cells[Column(column)];
-        if cell.flags.contains(Flags::WIDE_CHAR_SPACER) && column > 0 {
+        if cell.flags.contains(Flags::WIDE_CHAR_SPACER) {
+            if column < 2 {
+                // Printing over a wide character at the left edge would touch the row above.
+                return;
+            }
             cell = &cells[Column(column - 1)];
             self.out.push(b'\x08');
         }
