@@ -465,3 +465,6 @@ pub const GRID_NOTICE_LEN_MAX: usize = 4 * 1024;
 pub const GRID_REFLOW_LINES_MAX: usize = 2_000;
 /// Results of one search. More: the oldest are left out.
 pub const GRID_MATCHES_MAX: usize = 10_000;
+/// Tries, and the pause between them, to reach a holder that is about to end.
+pub const HOLDER_END_TRIES_MAX: u32 = 100;
+pub const HOLDER_END_PAUSE_MS: u64 = 20;

@@ -166,8 +166,11 @@ pub(super) fn store(session: &Session, screen: &mut Screen) {
     }
 }
 
-/// Reads a checkpoint as the holder sends it, up to its end.
-pub(super) fn read(reader: &mut Reader, options: &TerminalOptions) -> Result<Restored, Fault> {
+/// Reads a checkpoint as the holder sends it, up to its end; `None` where none was made.
+pub(super) fn read(
+    reader: &mut Reader,
+    options: &TerminalOptions,
+) -> Result<Option<Restored>, Fault> {
     let mut image = Vec::new();
     let mut at = Position::default();
     let mut blocks: Vec<(u64, Vec<u8>)> = Vec::new();
@@ -183,7 +186,7 @@ pub(super) fn read(reader: &mut Reader, options: &TerminalOptions) -> Result<Res
         }
     }
     if image.is_empty() {
-        return Err(damaged("it is empty"));
+        return Ok(None);
     }
     let cut = image
         .iter()
@@ -207,7 +210,7 @@ pub(super) fn read(reader: &mut Reader, options: &TerminalOptions) -> Result<Res
     screen.next = at;
     screen.checkpointed = at;
     restored.at = at;
-    Ok(restored)
+    Ok(Some(restored))
 }
 
 fn import(

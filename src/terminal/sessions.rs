@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::checkpoint::{self, Restored};
-use super::holder::{self, FromHolder, HolderError, SessionState, Spec, Writer, Zygote};
+use super::holder::{self, FromHolder, HolderError, Reader, SessionState, Spec, Writer, Zygote};
 use super::hub::{Hub, Sink, TerminalOptions};
 use super::launch::{self, Launch, User};
 use super::session::{Counters, Due, Facts, Life, Screen, Seats, Session, Told, lock};
@@ -282,30 +282,19 @@ impl Sessions {
     }
 
     fn take_over(&self, found: &holder::Found) -> Result<(), Fault> {
-        let id = TerminalId::parse(found.id.as_str())
-            .map_err(|error| Fault::new(Code::StorageFailed, error.to_string()))?;
         let spec = Spec::read(&found.folder).map_err(|error| fault_of(&error))?;
         let stored = Stored::read(&found.folder, &found.id);
         match &found.state {
             SessionState::Live { .. } => match self.connect(&found.folder, &spec, stored.clone()) {
-                Ok(session) => {
-                    session.tell(
-                        name::SESSION_ADOPTED,
-                        json!({"name": session.name(), "pid": session.pid}),
-                    );
+                Ok(session) if session.is_running() => {
+                    let payload = json!({"name": session.name(), "pid": session.pid});
+                    session.tell(name::SESSION_ADOPTED, payload);
                 }
-                Err(fault) if fault.code_text() == Code::SessionIncompatible.as_str() => {
-                    self.keep_silent(id, found, spec, stored, fault.message.to_string());
-                }
+                Ok(_) => {}
                 Err(fault) => {
                     tracing::warn!(session = found.id, %fault, "a session's holder does not answer");
-                    self.keep_silent(
-                        id,
-                        found,
-                        spec,
-                        stored,
-                        format!("its holder does not answer: {fault}"),
-                    );
+                    let why = format!("its holder does not answer: {}", fault.message);
+                    self.keep_silent(&found.folder, &spec, stored, why)?;
                 }
             },
             SessionState::Incompatible { protocol } => {
@@ -313,37 +302,68 @@ impl Sessions {
                     "its holder speaks protocol {protocol}, this agent {}",
                     holder::PROTOCOL
                 );
-                self.keep_silent(id, found, spec, stored, why);
+                self.keep_silent(&found.folder, &spec, stored, why)?;
             }
-            SessionState::Broken { why } => self.keep_silent(id, found, spec, stored, why.clone()),
+            SessionState::Broken { why } => {
+                self.keep_silent(&found.folder, &spec, stored, why.clone())?;
+            }
+            SessionState::Ended { exit: Some(ended) } if is_old(ended.at) => {
+                return holder::remove(&found.folder).map_err(|error| fault_of(&error));
+            }
             SessionState::Ended { exit } => {
-                let at = exit.map_or(spec.created_at, |ended| ended.at);
-                if exit.is_some() && EpochMillis::now().since(at) > limits::SESSION_KEPT_MS {
-                    return holder::remove(&found.folder).map_err(|error| fault_of(&error));
-                }
-                self.keep_ended(id, found, spec, stored, exit.map(|ended| ended.exit), at);
+                self.keep_ended(&found.folder, &spec, stored, *exit)?;
             }
         }
         Ok(())
     }
 
-    /// Connects to a holder, rebuilds the grid and starts the session's thread.
+    /// Connects to a session's holder. A program may end before that, and its holder with it.
     fn connect(&self, folder: &Path, spec: &Spec, stored: Stored) -> Result<Arc<Session>, Fault> {
-        let (mut reader, writer) = holder::connect(folder).map_err(|error| fault_of(&error))?;
+        let mut tries = 0;
+        loop {
+            let error = match holder::connect(folder) {
+                Ok((reader, writer)) => return self.adopt(folder, spec, stored, reader, writer),
+                Err(error) => error,
+            };
+            if let SessionState::Ended { exit } = holder::state_of(folder) {
+                return self.keep_ended(folder, spec, stored, exit);
+            }
+            tries += 1;
+            if tries > limits::HOLDER_END_TRIES_MAX
+                || matches!(error, HolderError::Incompatible { .. })
+            {
+                return Err(fault_of(&error));
+            }
+            // It is about to end.
+            std::thread::sleep(Duration::from_millis(limits::HOLDER_END_PAUSE_MS));
+        }
+    }
+
+    /// Rebuilds the grid of a holder that lives and starts the session's thread.
+    fn adopt(
+        &self,
+        folder: &Path,
+        spec: &Spec,
+        stored: Stored,
+        mut reader: Reader,
+        writer: Writer,
+    ) -> Result<Arc<Session>, Fault> {
         let hello = *reader.hello();
         let mut restored = Restored::fresh(hello.size, &self.hub.options);
         if hello.screen_len > 0 {
             writer
                 .fetch_checkpoint()
                 .map_err(|error| fault_of(&error))?;
-            restored = checkpoint::read(&mut reader, &self.hub.options)?;
+            if let Some(stored) = checkpoint::read(&mut reader, &self.hub.options)? {
+                restored = stored;
+            }
         }
         let from = restored.at;
         writer.subscribe(from).map_err(|error| fault_of(&error))?;
         let mut screen = restored.screen;
         screen.answered = screen.answered.max(hello.answered);
         let parts = Parts {
-            id: TerminalId::parse(spec.id.as_str()).map_err(Fault::internal)?,
+            id: id_of(spec)?,
             folder: folder.to_owned(),
             spec: spec.clone(),
             stored,
@@ -370,53 +390,51 @@ impl Sessions {
 
     fn keep_silent(
         &self,
-        id: TerminalId,
-        found: &holder::Found,
-        spec: Spec,
+        folder: &Path,
+        spec: &Spec,
         stored: Stored,
         why: String,
-    ) {
-        let screen = Restored::fresh(spec.size, &self.hub.options).screen;
-        self.add(Parts {
-            id,
-            folder: found.folder.clone(),
-            spec,
+    ) -> Result<Arc<Session>, Fault> {
+        Ok(self.add(Parts {
+            id: id_of(spec)?,
+            folder: folder.to_owned(),
+            spec: spec.clone(),
             stored,
-            screen,
+            screen: Restored::fresh(spec.size, &self.hub.options).screen,
             pid: 0,
             writer: None,
             life: Life::Unreachable { why },
-        });
+        }))
     }
 
     fn keep_ended(
         &self,
-        id: TerminalId,
-        found: &holder::Found,
-        spec: Spec,
+        folder: &Path,
+        spec: &Spec,
         stored: Stored,
-        exit: Option<ProcessExit>,
-        at: EpochMillis,
-    ) {
-        let screen = last_screen(&found.folder, &self.hub.options)
+        ended: Option<holder::Ended>,
+    ) -> Result<Arc<Session>, Fault> {
+        let screen = last_screen(folder, spec.size, &self.hub.options)
             .unwrap_or_else(|| Restored::fresh(spec.size, &self.hub.options).screen);
-        let (code, signal) = match exit {
+        let at = ended.map_or(spec.created_at, |ended| ended.at);
+        let (code, signal) = match ended.map(|ended| ended.exit) {
             Some(ProcessExit::Code(code)) => (Some(code), None),
             Some(ProcessExit::Signal(signal)) => (None, Some(signal)),
             None => (None, None),
         };
         let session = self.add(Parts {
-            id,
-            folder: found.folder.clone(),
-            spec,
+            id: id_of(spec)?,
+            folder: folder.to_owned(),
+            spec: spec.clone(),
             stored,
             screen,
             pid: 0,
             writer: None,
             life: Life::Exited { code, signal, at },
         });
-        // What was told of it before the agent ended is not true any more.
+        // What was told of it before is not true any more.
         lock(&session.attention).step(Input::Exited { code, signal }, at);
+        Ok(session)
     }
 
     fn add(&self, parts: Parts) -> Arc<Session> {
@@ -596,10 +614,22 @@ struct Parts {
 /// Shortest start of an id that names a session.
 const ID_START_LEN_MIN: usize = 4;
 
+fn id_of(spec: &Spec) -> Result<TerminalId, Fault> {
+    TerminalId::parse(spec.id.as_str())
+        .map_err(|error| Fault::new(Code::StorageFailed, format!("session {}: {error}", spec.id)))
+}
+
+fn is_old(ended: EpochMillis) -> bool {
+    EpochMillis::now().since(ended) > limits::SESSION_KEPT_MS
+}
+
 /// The grid of a session that ended, from what its holder left.
-fn last_screen(folder: &Path, options: &TerminalOptions) -> Option<Screen> {
+fn last_screen(folder: &Path, size: PtySize, options: &TerminalOptions) -> Option<Screen> {
     let mut reader = holder::last_screen(folder).ok()?;
-    let mut restored = checkpoint::read(&mut reader, options).ok()?;
+    // Without a checkpoint everything stands in the rest.
+    let mut restored = checkpoint::read(&mut reader, options)
+        .ok()?
+        .unwrap_or_else(|| Restored::fresh(size, options));
     let now = EpochMillis::now();
     loop {
         match reader.next() {

@@ -46,6 +46,7 @@ impl Handler for EchoHandle {
                         bytes: echo.blob.clone(),
                         field: "image",
                     }),
+                    ..Answer::default()
                 }),
                 "window.wait" => {
                     echo.cancelled.lock().unwrap().push(call.cancel);

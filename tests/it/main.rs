@@ -34,6 +34,7 @@ mod script_examples;
 mod script_host;
 mod script_limits;
 mod script_modules;
+mod terminals;
 mod typing;
 mod vectors;
 mod window;

@@ -203,6 +203,26 @@ impl Host {
     }
 }
 
+impl Drop for Host {
+    /// Terminal sessions outlive their agents, but not their machine.
+    fn drop(&mut self) {
+        let Ok(entries) = std::fs::read_dir(self.data_dir().join("agent/sessions")) else {
+            return;
+        };
+        for folder in entries.flatten().map(|entry| entry.path()) {
+            let meta = std::fs::read(folder.join("meta.json")).unwrap_or_default();
+            let meta: Value = serde_json::from_slice(&meta).unwrap_or_default();
+            for name in ["holder", "child"] {
+                let pid = meta[name].as_i64().and_then(|pid| i32::try_from(pid).ok());
+                if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
+                    // One that has ended needs no signal.
+                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                }
+            }
+        }
+    }
+}
+
 impl Role {
     pub fn pid(&self) -> u32 {
         self.child.id()
