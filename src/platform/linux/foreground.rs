@@ -221,7 +221,7 @@ mod tests {
         let mut byte = [0];
         cat.0.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
         until(cat.0.id(), |facts| facts.waiting == Waiting::Other);
-        let shell = run(&["sh", "-c", "sleep 1000; true"]);
+        let shell = run(&["sh", "-c", "cat; true"]);
         until(shell.0.id(), |facts| facts.waiting == Waiting::Children);
     }
 
