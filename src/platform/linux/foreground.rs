@@ -149,8 +149,13 @@ fn by_channel(pid: u32) -> Option<Waiting> {
     match channel.as_str() {
         "n_tty_read" => Some(Waiting::TerminalRead),
         "do_wait" | "__do_wait" | "kernel_wait4" => Some(Waiting::Children),
-        "ep_poll" | "do_epoll_wait" | "do_sys_poll" | "do_poll" | "do_select"
-        | "poll_schedule_timeout" | "core_sys_select" => Some(Waiting::Events),
+        "ep_poll"
+        | "do_epoll_wait"
+        | "do_sys_poll"
+        | "do_poll"
+        | "do_select"
+        | "poll_schedule_timeout"
+        | "core_sys_select" => Some(Waiting::Events),
         "" | "0" | "wait_woken" => None,
         _ => Some(Waiting::Other),
     }
@@ -202,7 +207,10 @@ mod tests {
         let size = PtySize { cols: 80, rows: 24 };
         let cat = super::super::pty::Pty::start(&program, size).unwrap();
         let facts = until(cat.child(), |facts| facts.waiting == Waiting::TerminalRead);
-        assert_eq!((facts.name.as_str(), facts.argv.as_slice()), ("cat", &["cat".to_owned()][..]));
+        assert_eq!(
+            (facts.name.as_str(), facts.argv.as_slice()),
+            ("cat", &["cat".to_owned()][..])
+        );
         assert_eq!(facts.cwd, Some("/".into()));
         cat.end_session();
         let sleep = run(&["sleep", "1000"]);
@@ -219,7 +227,12 @@ mod tests {
         let mut cat = run(&["cat"]);
         cat.0.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         let mut byte = [0];
-        cat.0.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+        cat.0
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut byte)
+            .unwrap();
         until(cat.0.id(), |facts| facts.waiting == Waiting::Other);
         let shell = run(&["sh", "-c", "cat; true"]);
         until(shell.0.id(), |facts| facts.waiting == Waiting::Children);

@@ -64,8 +64,12 @@ impl HolderIo {
         let exit = (!self.exit_told).then(|| self.pty.exit());
         let master = (!terminal.is_empty()).then(|| self.pty.master());
         let current = self.current.as_ref().filter(|_| !served.is_empty());
-        let at_exit = exit.as_ref().map(|fd| push(&mut fds, PollFd::new(fd, PollFlags::IN)));
-        let at_master = master.as_ref().map(|fd| push(&mut fds, PollFd::new(fd, terminal)));
+        let at_exit = exit
+            .as_ref()
+            .map(|fd| push(&mut fds, PollFd::new(fd, PollFlags::IN)));
+        let at_master = master
+            .as_ref()
+            .map(|fd| push(&mut fds, PollFd::new(fd, terminal)));
         let at_current = current.map(|fd| push(&mut fds, PollFd::new(fd, served)));
         let at_candidate = self
             .candidate

@@ -12,8 +12,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use portable_pty::unix::UnixPtySystem;
 use portable_pty::PtySystem;
+use portable_pty::unix::UnixPtySystem;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
     waitid,
@@ -113,7 +113,9 @@ impl Pty {
     pub fn state(&self) -> TerminalState {
         let modes = tcgetattr(&self.master).ok().map(|all| all.local_modes);
         TerminalState {
-            foreground: self.foreground().map(|group| group.as_raw_nonzero().get().unsigned_abs()),
+            foreground: self
+                .foreground()
+                .map(|group| group.as_raw_nonzero().get().unsigned_abs()),
             echo: modes.map(|modes| modes.contains(LocalModes::ECHO)),
             canonical: modes.map(|modes| modes.contains(LocalModes::ICANON)),
         }
@@ -143,10 +145,13 @@ impl Pty {
             .flatten()
             .map(|group| group.as_raw_nonzero().get())
             .collect();
-        let reached = groups.into_iter().filter_map(Pid::from_raw).filter(|group| {
-            let signals = [Signal::TERM, Signal::HUP, Signal::CONT];
-            signals.map(|signal| kill_process_group(*group, signal).is_ok())[0]
-        });
+        let reached = groups
+            .into_iter()
+            .filter_map(Pid::from_raw)
+            .filter(|group| {
+                let signals = [Signal::TERM, Signal::HUP, Signal::CONT];
+                signals.map(|signal| kill_process_group(*group, signal).is_ok())[0]
+            });
         u32::try_from(reached.count()).unwrap_or(u32::MAX)
     }
 
@@ -230,10 +235,20 @@ fn prepare_child() -> io::Result<()> {
 
 /// Every signal to its default, none blocked.
 pub(super) fn reset_signals() {
-    // SAFETY: numbers and a mask on the stack; the two signals that cannot be set are refused.
+    // The kernel's own form of an action: default, no flags, nothing masked. The C library's call
+    // refuses two signals that it keeps for itself, which a careless parent may have left ignored.
+    let default = [0_usize; 4];
+    // SAFETY: the action and the mask outlive the calls; KILL and STOP are refused, which does nothing.
     unsafe {
         for signal in 1..=64 {
-            libc::signal(signal, libc::SIG_DFL);
+            let old = std::ptr::null_mut::<usize>();
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                old,
+                8_usize,
+            );
         }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);

@@ -79,7 +79,10 @@ impl Zygote {
     /// Starts the zygote of this binary, in a scope of its own where the agent runs under systemd.
     pub fn start(executable: &Path, subcommand: &str) -> io::Result<(Self, Scope)> {
         let Some(systemd_run) = systemd_run() else {
-            return Ok((Self::run(Command::new(executable), subcommand)?, Scope::Plain));
+            return Ok((
+                Self::run(Command::new(executable), subcommand)?,
+                Scope::Plain,
+            ));
         };
         let manager = if rustix::process::geteuid().is_root() {
             "--system"
@@ -276,7 +279,10 @@ fn read_frame(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
     }
     let length = u32::from_le_bytes(length) as usize;
     if length > limits::HOLDER_ANSWER_LEN_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame is too long"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a frame is too long",
+        ));
     }
     let mut bytes = vec![0; length];
     stream.read_exact(&mut bytes)?;

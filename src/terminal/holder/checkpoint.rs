@@ -90,7 +90,9 @@ impl Checkpoint {
         if incoming.screen.len() != incoming.screen_len {
             return Err(Refused::ScreenCut);
         }
-        let kept = self.history.partition_point(|block| block.id < incoming.keep_from);
+        let kept = self
+            .history
+            .partition_point(|block| block.id < incoming.keep_from);
         let last = self.history.iter().skip(kept).last().map(|block| block.id);
         if let (Some(last), Some(first)) = (last, incoming.blocks.front())
             && first.id <= last

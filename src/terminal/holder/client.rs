@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::buffer::FrameBuffer;
-use super::protocol::{self, BLOCK_LEN_MAX, FromHolder, Hello, PART_LEN, PROTOCOL, Position, ToHolder};
+use super::protocol::{
+    self, BLOCK_LEN_MAX, FromHolder, Hello, PART_LEN, PROTOCOL, Position, ToHolder,
+};
 use super::{HolderError, folder};
 use crate::base::limits;
 use crate::platform::pty::{PtySize, SessionStream};

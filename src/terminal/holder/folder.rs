@@ -237,7 +237,10 @@ pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Hold
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, HolderError> {
     let mut bytes = Vec::new();
     File::open(path)
-        .and_then(|file| file.take(limits::SESSION_SPEC_LEN_MAX).read_to_end(&mut bytes))
+        .and_then(|file| {
+            file.take(limits::SESSION_SPEC_LEN_MAX)
+                .read_to_end(&mut bytes)
+        })
         .map_err(file_error(path))?;
     // The error of serde_json names a place, never a value of a secret.
     serde_json::from_slice(&bytes).map_err(|error| HolderError::FileInvalid {

@@ -8,9 +8,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
 use super::checkpoint::Transfer;
-use super::protocol::{
-    ErrorCode, FromHolder, OUTPUT_HEADER_LEN, Position, output_header,
-};
+use super::protocol::{ErrorCode, FromHolder, OUTPUT_HEADER_LEN, Position, output_header};
 use super::ring::Ring;
 use crate::base::limits::{HOLDER_ANSWERS_LEN_MAX, HOLDER_CHUNK_LEN, HOLDER_FETCHES_MAX};
 use crate::platform::pty::ProcessExit;
@@ -106,9 +104,17 @@ impl Outgoing {
             let (header, output) = self.piece_rest(ring);
             let under_way = self.piece.as_ref().is_some_and(|piece| piece.sent > 0);
             let pieces = if under_way {
-                [IoSlice::new(header), IoSlice::new(output), IoSlice::new(&[])]
+                [
+                    IoSlice::new(header),
+                    IoSlice::new(output),
+                    IoSlice::new(&[]),
+                ]
             } else {
-                [IoSlice::new(answers), IoSlice::new(header), IoSlice::new(output)]
+                [
+                    IoSlice::new(answers),
+                    IoSlice::new(header),
+                    IoSlice::new(output),
+                ]
             };
             if pieces.iter().all(|piece| piece.is_empty()) {
                 return Ok(Pumped::AllSent);
@@ -128,7 +134,10 @@ impl Outgoing {
         let header = piece.header.get(piece.sent..).unwrap_or_default();
         let gone = piece.sent.saturating_sub(OUTPUT_HEADER_LEN);
         let output = ring.piece(piece.from + gone as u64);
-        (header, output.get(..piece.length - gone).unwrap_or_default())
+        (
+            header,
+            output.get(..piece.length - gone).unwrap_or_default(),
+        )
     }
 
     fn went(&mut self, mut sent: usize, under_way: bool) {

@@ -671,25 +671,50 @@ mod tests {
 
     #[test]
     fn short_and_long_bodies_are_malformed_and_unknown_kinds_are_not() {
-        let short = Raw { kind: 4, body: &[1, 0, 2] };
-        assert_eq!(to_holder(short), Err(ProtocolError::Malformed { kind: 4, at: 2 }));
-        let long = Raw { kind: 8, body: &[0] };
-        assert_eq!(to_holder(long), Err(ProtocolError::Malformed { kind: 8, at: 0 }));
-        let unknown = Raw { kind: 200, body: &[1, 2, 3] };
+        let short = Raw {
+            kind: 4,
+            body: &[1, 0, 2],
+        };
+        assert_eq!(
+            to_holder(short),
+            Err(ProtocolError::Malformed { kind: 4, at: 2 })
+        );
+        let long = Raw {
+            kind: 8,
+            body: &[0],
+        };
+        assert_eq!(
+            to_holder(long),
+            Err(ProtocolError::Malformed { kind: 8, at: 0 })
+        );
+        let unknown = Raw {
+            kind: 200,
+            body: &[1, 2, 3],
+        };
         assert_eq!(to_holder(unknown), Ok(ToHolder::Unknown(200)));
         assert_eq!(from_holder(unknown), Ok(FromHolder::Unknown(200)));
     }
 
     #[test]
     fn hello_of_another_version_is_understood_whatever_follows() {
-        let raw = Raw { kind: 65, body: &[9, 0, 1, 2, 3] };
-        assert_eq!(from_holder(raw), Ok(FromHolder::Incompatible { protocol: 9 }));
+        let raw = Raw {
+            kind: 65,
+            body: &[9, 0, 1, 2, 3],
+        };
+        assert_eq!(
+            from_holder(raw),
+            Ok(FromHolder::Incompatible { protocol: 9 })
+        );
     }
 
     #[test]
     fn the_header_of_output_is_that_of_the_whole_frame() {
         let mut frame = Vec::new();
-        FromHolder::Output { offset: 5, bytes: b"abc" }.put(&mut frame);
+        FromHolder::Output {
+            offset: 5,
+            bytes: b"abc",
+        }
+        .put(&mut frame);
         let (header, bytes) = frame.split_at(OUTPUT_HEADER_LEN);
         assert_eq!((header, bytes), (&output_header(5, 3)[..], &b"abc"[..]));
     }

@@ -161,9 +161,17 @@ mod tests {
     #[test]
     fn any_kept_offset_reads_on_to_the_end() {
         let mut ring = Ring::default();
-        let bytes: Vec<u8> = (0..3 * HOLDER_CHUNK_LEN + 5).map(|at| (at % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..3 * HOLDER_CHUNK_LEN + 5)
+            .map(|at| (at % 251) as u8)
+            .collect();
         put(&mut ring, &bytes);
-        for from in [0, 1, HOLDER_CHUNK_LEN, 2 * HOLDER_CHUNK_LEN + 7, bytes.len()] {
+        for from in [
+            0,
+            1,
+            HOLDER_CHUNK_LEN,
+            2 * HOLDER_CHUNK_LEN + 7,
+            bytes.len(),
+        ] {
             assert_eq!(all(&ring, from as u64), &bytes[from..]);
         }
         ring.trim(HOLDER_CHUNK_LEN as u64 + 9);

@@ -64,6 +64,9 @@ pub struct Holder {
     /// When the process ends although an agent is connected, or tries again to write its last files.
     linger: Option<Instant>,
     saved: bool,
+    /// An agent has come. A program that ends at once waits for it, so that the agent which asked for the
+    /// session need not look into its folder.
+    greeted: bool,
     forgotten: bool,
     /// Held, never read: the lock ends with the file.
     _lock: File,
@@ -99,6 +102,7 @@ impl Holder {
             end: None,
             linger: None,
             saved: false,
+            greeted: false,
             forgotten: false,
             _lock: lock,
         };
@@ -147,7 +151,7 @@ impl Holder {
             return false;
         }
         let alone = !self.io.has(Slot::Current) && !self.io.has(Slot::Candidate);
-        alone || self.linger.is_some_and(|until| until <= Instant::now())
+        (alone && self.greeted) || self.linger.is_some_and(|until| until <= Instant::now())
     }
 
     /// Output that the ring takes before a checkpoint has to come.
@@ -387,6 +391,7 @@ impl Holder {
         match hello {
             Ok(ToHolder::Hello { protocol }) if protocol == PROTOCOL => {
                 self.io.promote();
+                self.greeted = true;
                 self.forget_connection();
                 std::mem::swap(&mut self.inbound, &mut self.candidate);
                 self.out.answer(FromHolder::Hello(self.hello()));
@@ -396,9 +401,7 @@ impl Holder {
                 let mut answer = Vec::new();
                 FromHolder::Hello(self.hello()).put(&mut answer);
                 // A peer that does not take these few bytes learns it from meta.json.
-                let _ = self
-                    .io
-                    .send(Slot::Candidate, &[io::IoSlice::new(&answer)]);
+                let _ = self.io.send(Slot::Candidate, &[io::IoSlice::new(&answer)]);
                 self.io.close(Slot::Candidate);
             }
             _ => self.io.close(Slot::Candidate),
@@ -499,7 +502,8 @@ impl Holder {
         }
         self.size = size;
         if let Err(error) = self.io.resize(size) {
-            self.out.error(ErrorCode::Failed, &format!("resize: {error}"));
+            self.out
+                .error(ErrorCode::Failed, &format!("resize: {error}"));
         }
     }
 

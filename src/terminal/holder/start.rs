@@ -79,7 +79,9 @@ pub fn zygote_main() -> ExitCode {
 
 /// `holder FOLDER`.
 pub fn holder_main(folder: Option<&OsStr>) -> ExitCode {
-    folder.map_or(ExitCode::FAILURE, |folder| zygote::holder_main(folder, hold))
+    folder.map_or(ExitCode::FAILURE, |folder| {
+        zygote::holder_main(folder, hold)
+    })
 }
 
 /// Touches once what every holder will need, so that its pages are shared.
