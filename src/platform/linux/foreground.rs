@@ -234,7 +234,7 @@ mod tests {
             .read_exact(&mut byte)
             .unwrap();
         until(cat.0.id(), |facts| facts.waiting == Waiting::Other);
-        let shell = run(&["sh", "-c", "sleep 1000; true"]);
+        let shell = run(&["sh", "-c", "cat; true"]);
         until(shell.0.id(), |facts| facts.waiting == Waiting::Children);
     }
 

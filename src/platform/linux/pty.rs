@@ -235,10 +235,20 @@ fn prepare_child() -> io::Result<()> {
 
 /// Every signal to its default, none blocked.
 pub(super) fn reset_signals() {
-    // SAFETY: numbers and a mask on the stack; the two signals that cannot be set are refused.
+    // The kernel's own form of an action: default, no flags, nothing masked. The C library's call
+    // refuses two signals that it keeps for itself, which a careless parent may have left ignored.
+    let default = [0_usize; 4];
+    // SAFETY: the action and the mask outlive the calls; KILL and STOP are refused, which does nothing.
     unsafe {
         for signal in 1..=64 {
-            libc::signal(signal, libc::SIG_DFL);
+            let old = std::ptr::null_mut::<usize>();
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                default.as_ptr(),
+                old,
+                8_usize,
+            );
         }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);

@@ -66,6 +66,9 @@ pub struct Holder {
     /// When the process ends although an agent is connected, or tries again to write its last files.
     linger: Option<Instant>,
     saved: bool,
+    /// An agent has come. A program that ends at once waits for it, so that the agent which asked for the
+    /// session need not look into its folder.
+    greeted: bool,
     forgotten: bool,
     /// Held, never read: the lock ends with the file.
     _lock: File,
@@ -102,6 +105,7 @@ impl Holder {
             end: None,
             linger: None,
             saved: false,
+            greeted: false,
             forgotten: false,
             _lock: lock,
         };
@@ -150,7 +154,7 @@ impl Holder {
             return false;
         }
         let alone = !self.io.has(Slot::Current) && !self.io.has(Slot::Candidate);
-        alone || self.linger.is_some_and(|until| until <= Instant::now())
+        (alone && self.greeted) || self.linger.is_some_and(|until| until <= Instant::now())
     }
 
     /// Output that the ring takes before a checkpoint has to come.
@@ -390,6 +394,7 @@ impl Holder {
         match hello {
             Ok(ToHolder::Hello { protocol }) if protocol == PROTOCOL => {
                 self.io.promote();
+                self.greeted = true;
                 self.forget_connection();
                 std::mem::swap(&mut self.inbound, &mut self.candidate);
                 self.out.answer(FromHolder::Hello(self.hello()));
