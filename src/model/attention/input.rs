@@ -1,6 +1,6 @@
 //! What the machine is told, and what it asks for in return.
 
-use crate::base::EpochMillis;
+use crate::base::{EpochMillis, limits};
 use crate::wire::messages::attention::{Attention, WaitKind};
 
 use super::program;
@@ -85,7 +85,7 @@ pub enum PromptMark {
     End(Option<i32>),
 }
 
-/// The process that the terminal listens to.
+/// The process that the terminal listens to: the leader of its foreground process group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreground {
     pub pid: u32,
@@ -101,12 +101,13 @@ pub struct Foreground {
 impl Foreground {
     /// From what the system tells: `argv` with the program first, or empty when unknown.
     pub fn new(pid: u32, name: impl Into<String>, argv: &[String]) -> Self {
-        let name = name.into();
-        let arguments: Vec<String> = argv.iter().skip(1).take(8).cloned().collect();
+        let cut = |text: &String| text.chars().take(limits::ATTENTION_TEXT_MAX).collect();
+        let name = cut(&name.into());
+        let arguments: Vec<String> = argv.iter().skip(1).take(8).map(cut).collect();
         Self {
             pid,
             is_shell: program::is_plain_shell(&name, &arguments),
-            argv0: argv.first().cloned(),
+            argv0: argv.first().map(cut),
             arguments,
             name,
         }

@@ -449,6 +449,18 @@ mod tests {
         assert!(refused(&long).contains("more than"));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(
+            text in "(name|title|programs|apps|reads|rule|all|state|[\\[\\]{}='\"#., \n]|[a-z]){0,60}",
+            at in 0..SMALL.len(),
+        ) {
+            let _ = RuleSet::parse("test", &text);
+            let (before, after) = SMALL.split_at(at);
+            let _ = RuleSet::parse("test", &format!("{before}{text}{after}"));
+        }
+    }
+
     #[test]
     fn a_users_file_replaces_the_builtin_of_its_name() {
         let mut all = RuleSet::builtin();

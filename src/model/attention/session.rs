@@ -20,6 +20,8 @@ use super::verdict;
 pub(super) struct Declared {
     pub claim: Claim,
     pub app: Option<String>,
+    /// The foreground process at the first look after the report.
+    pub owner: Option<u32>,
     /// The program has ended; only `done` and `error` outlive it, until somebody types.
     pub ended: bool,
 }
@@ -295,6 +297,7 @@ impl SessionAttention {
         self.declared = Some(Declared {
             claim,
             app,
+            owner: None,
             ended: false,
         });
     }
@@ -413,10 +416,10 @@ impl SessionAttention {
         now: EpochMillis,
     ) {
         let foreground = facts.foreground.as_ref();
-        if foreground.is_some_and(|foreground| foreground.is_shell) {
-            self.program_ended();
-        } else if let Some(other) = foreground {
-            self.marks_are_stale(other.pid, program::is_relay(other));
+        match foreground {
+            Some(shell) if shell.is_shell => self.program_ended(),
+            Some(other) => self.other_program(other.pid, program::is_relay(other)),
+            None => {}
         }
         let pid = |facts: &ProcessFacts| facts.foreground.as_ref().map(|foreground| foreground.pid);
         let same = pid(&facts) == pid(&self.seen.facts);
@@ -461,26 +464,19 @@ impl SessionAttention {
         }
     }
 
-    /// Another program than the shell has the terminal: a prompt is not shown, whatever its marks said.
-    /// Behind a relay the marks are those of the shell at the other end.
-    fn marks_are_stale(&mut self, pid: u32, relay: bool) {
+    /// A program, not the shell, has the terminal. A prompt is not shown then, whatever its marks said
+    /// (behind a relay they are those of the shell at the other end), and what another program declared
+    /// is over.
+    fn other_program(&mut self, pid: u32, relay: bool) {
         let prompt = matches!(self.marks.phase, Some(Phase::Prompt | Phase::Ended));
         if prompt && !relay {
             self.marks = Marks::default();
         }
-        let other = self
-            .seen
-            .facts
-            .foreground
-            .as_ref()
-            .is_some_and(|known| known.pid != pid);
-        if other
-            && self
-                .declared
-                .as_ref()
-                .is_some_and(|declared| declared.ended)
-        {
-            self.declared = None;
+        if let Some(declared) = &mut self.declared {
+            let owner = *declared.owner.get_or_insert(pid);
+            if declared.ended || owner != pid {
+                self.declared = None;
+            }
         }
     }
 }

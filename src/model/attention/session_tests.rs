@@ -402,6 +402,29 @@ fn a_declared_state_ends_with_its_program() {
 }
 
 #[test]
+fn a_declared_state_ends_when_another_program_takes_the_terminal() {
+    let mut session = Session::new();
+    session.facts = facts("claude", None, None, None);
+    session.says(ProgramState::Done, None, None);
+    assert_eq!(session.settle().state, State::Done);
+    assert_eq!(
+        session.shows(running("make"), screen(&["cc"])).0,
+        State::Working
+    );
+}
+
+#[test]
+fn a_kind_that_the_screen_knows_refines_the_terminal() {
+    let mut session = Session::new();
+    let git = facts("git", Some(true), Some(true), Some(true));
+    let asked = screen(&["Username for 'https://example.org': "]);
+    assert_eq!(
+        session.shows(git, asked),
+        (State::Waiting, AUTH, Source::Terminal)
+    );
+}
+
+#[test]
 fn a_bell_or_a_notification_wants_attention_without_a_kind() {
     let notify = || Notify {
         source: 9,

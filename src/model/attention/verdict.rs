@@ -2,7 +2,7 @@
 
 use crate::base::{EpochMillis, limits};
 use crate::wire::messages::attention::{
-    Attention, Evidence, Explanation, Source, SourceView, State,
+    Attention, Evidence, Explanation, Source, SourceView, State, WaitKind,
 };
 
 use super::claim::Claim;
@@ -101,7 +101,7 @@ fn decide(session: &SessionAttention) -> Option<Verdict> {
     let firm = claims.iter().position(|claim| claim.firm);
     let best = firm.or(if claims.is_empty() { None } else { Some(0) });
     let base = best.map(|at| claims.remove(at));
-    let base = base.map(|claim| after_work(session, claim));
+    let base = base.map(|claim| kind_from_screen(after_work(session, claim), &claims));
     let notice = session
         .notice
         .as_ref()
@@ -146,6 +146,19 @@ fn after_work(session: &SessionAttention, mut claim: Claim) -> Claim {
         );
     }
     claim
+}
+
+/// That a line is read is known from the terminal; what the line is for, the screen may say.
+fn kind_from_screen(mut base: Claim, others: &[Claim]) -> Claim {
+    let asks = |claim: &&Claim| claim.source == Source::Screen && claim.state == State::Waiting;
+    if base.source == Source::Terminal
+        && base.state == State::Waiting
+        && let Some(kind) = others.iter().find(asks).and_then(|claim| claim.kind)
+        && base.kind == Some(WaitKind::Question)
+    {
+        base.kind = Some(kind);
+    }
+    base
 }
 
 /// A notice says that somebody is wanted; the base says for what.
