@@ -182,7 +182,9 @@ impl Control {
             return Some(control);
         }
         for part in rest.split(|byte| *byte == b';') {
-            let number = part.iter().try_fold(0_u16, |sum, byte| {
+            // The grammar passes over controls and what is not ASCII.
+            let counted = part.iter().filter(|byte| (0x20..0x7f).contains(*byte));
+            let number = counted.into_iter().try_fold(0_u16, |sum, byte| {
                 let digit = u16::from(byte.wrapping_sub(b'0'));
                 (digit < 10).then(|| sum.saturating_mul(10).saturating_add(digit))
             })?;
@@ -207,7 +209,8 @@ pub(super) fn control(body: &[u8], to: &mut Dispatch<'_>) -> bool {
         return false;
     };
     let Some(control) = Control::parse(body) else {
-        return false;
+        // The parser would repeat the last character of whichever grid it served before.
+        return body.ends_with(b"b");
     };
     let first = control.number(0, 0);
     let answer = match (control.marker, control.intermediate, control.last) {
@@ -228,6 +231,7 @@ pub(super) fn control(body: &[u8], to: &mut Dispatch<'_>) -> bool {
         (None, Some(b'*'), b'y') => Some(area_checksum(to.engine, &control)),
         // XTSMGRAPHICS: there are no graphics.
         (Some(b'?'), None, b'S') => Some(format!("\x1b[?{first};1;0S")),
+        (_, _, b'b') => None,
         _ => return false,
     };
     if let Some(answer) = answer {
