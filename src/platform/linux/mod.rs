@@ -23,6 +23,7 @@ mod selection;
 mod selection_owner;
 mod shm;
 mod signals;
+pub mod tty;
 mod typing;
 mod window;
 pub mod x11;
