@@ -18,5 +18,6 @@ pub mod roles;
 pub mod runtime;
 pub mod script;
 pub mod store;
+pub mod terminal;
 pub mod vision;
 pub mod wire;

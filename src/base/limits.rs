@@ -359,3 +359,35 @@ pub const CONSOLE_CLICK_MS: u64 = 400;
 pub const CONSOLE_RESTORE_TIMEOUT_MS: u64 = 500;
 /// Scrollback mirrored in the console itself; the view reads the rest from the owner.
 pub const CONSOLE_MIRROR_LINES: usize = 0;
+// Terminal grids.
+
+/// Fewest columns and rows of a grid; a fullwidth character needs two columns. Fewer: clamped.
+pub const GRID_SIDE_MIN: u16 = 2;
+/// Most columns and rows of a grid. More: clamped.
+pub const GRID_SIDE_MAX: u16 = 1_000;
+/// An unfinished escape sequence, in bytes. Longer: it is dropped whole, to its end.
+pub const GRID_SEQUENCE_LEN_MAX: usize = 64 * 1024;
+/// Depth of the title stack and of each keyboard stack. Full: the oldest entry goes.
+pub const GRID_STACK_LEN_MAX: usize = 32;
+/// Lines of scrollback when nothing else is set. Full: the oldest line goes.
+pub const GRID_SCROLLBACK_DEFAULT: usize = 10_000;
+/// All encoded scrollback of one grid, in bytes. More: the oldest block goes.
+pub const GRID_HISTORY_LEN_MAX: usize = 16 * 1024 * 1024;
+/// A block of encoded scrollback is closed past this many bytes.
+pub const GRID_HISTORY_BLOCK_LEN: usize = 64 * 1024;
+/// Lines that may scroll out of the emulator before they are encoded.
+pub const GRID_HOT_LINES: usize = 32;
+/// Combining marks on one cell. More: ignored.
+pub const GRID_MARKS_MAX: usize = 16;
+/// Address of one link, in bytes. Longer: the text is shown without a link.
+pub const GRID_LINK_LEN_MAX: usize = 2 * 1024;
+/// Name that groups the parts of a link, in bytes. Longer: left out.
+pub const GRID_LINK_ID_LEN_MAX: usize = 250;
+/// A title is cut here, in characters.
+pub const GRID_TITLE_CHARS_MAX: usize = 1_024;
+/// Title and text of a notification that comes in parts, in bytes. Longer: cut.
+pub const GRID_NOTICE_LEN_MAX: usize = 4 * 1024;
+/// Lines of one logical line that a change of width follows into the scrollback. Longer: a break there.
+pub const GRID_REFLOW_LINES_MAX: usize = 2_000;
+/// Results of one search. More: the oldest are left out.
+pub const GRID_MATCHES_MAX: usize = 10_000;

@@ -50,6 +50,13 @@ const LAYERS: &[(&str, &[&str])] = &[
             "base", "wire", "config", "platform", "model", "agent", "client",
         ],
     ),
+    ("terminal", &["base", "wire", "platform", "model"]),
+    (
+        "console",
+        &[
+            "base", "wire", "config", "platform", "model", "terminal", "client",
+        ],
+    ),
     ("cli", &["base", "wire", "config", "client"]),
 ];
 

@@ -1,0 +1,3 @@
+//! Terminals: the grid that output is applied to.
+
+pub mod grid;
