@@ -391,3 +391,30 @@ pub const GRID_NOTICE_LEN_MAX: usize = 4 * 1024;
 pub const GRID_REFLOW_LINES_MAX: usize = 2_000;
 /// Results of one search. More: the oldest are left out.
 pub const GRID_MATCHES_MAX: usize = 10_000;
+// Attention.
+
+/// Quiet after output or input until a look at the terminal, its foreground process and its screen …
+pub const ATTENTION_LOOK_MS: i64 = 300;
+/// … and the later looks, counted from the same moment; then none until something happens.
+pub const ATTENTION_LOOK_AGAIN_MS: [i64; 2] = [1_000, 3_000];
+/// A session that never falls quiet is looked at this long after the first unseen output.
+pub const ATTENTION_LOOK_LATEST_MS: i64 = 1_000;
+/// A BEL this soon after a key is the answer to that key; it is not counted.
+pub const ATTENTION_BELL_ECHO_MS: i64 = 500;
+/// Facts kept with a state. More: the lowest ranks are left out.
+pub const ATTENTION_EVIDENCE_MAX: usize = 6;
+/// Characters of a sentence or quotation of evidence. Longer: cut, with an ellipsis.
+pub const ATTENTION_TEXT_MAX: usize = 240;
+/// Bottom rows of a screen that rules may see. More: the upper ones are left out.
+pub const ATTENTION_ROWS_MAX: usize = 40;
+/// Characters of one such row. Longer: cut.
+pub const ATTENTION_ROW_LEN_MAX: usize = 512;
+/// Bytes of one rule file. Longer: refused.
+pub const ATTENTION_RULE_FILE_LEN_MAX: usize = 64 * 1024;
+/// Rules in one file, and texts in one rule. More: the file is refused.
+pub const ATTENTION_RULES_MAX: usize = 64;
+pub const ATTENTION_RULE_TEXTS_MAX: usize = 64;
+/// Rule files in use. More: the merge is refused.
+pub const ATTENTION_RULE_FILES_MAX: usize = 64;
+/// Sessions that one console ranks. More: a further one is not listed until another goes.
+pub const ATTENTION_CONSOLE_SESSIONS_MAX: usize = 4_096;

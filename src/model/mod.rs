@@ -1,4 +1,5 @@
 //! Pure records and state machines that both sides share.
 
+pub mod attention;
 pub mod execution;
 pub mod link;

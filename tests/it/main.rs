@@ -4,6 +4,7 @@
 mod support;
 
 mod architecture;
+mod attention;
 mod auth;
 mod capture;
 mod cli;

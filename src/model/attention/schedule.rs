@@ -1,0 +1,123 @@
+//! When to look at a session: shortly after it falls quiet, twice more, then never until something happens.
+
+use crate::base::{EpochMillis, limits};
+
+/// ```text
+///  activity ──► look after 300 ms ──► after 1 s ──► after 3 s ──► no timer
+///     ▲   (at most 1 s of output unseen)                             │
+///     └──────────────────────── output or input ◄────────────────────┘
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Schedule {
+    /// The last output or input.
+    active_at: Option<EpochMillis>,
+    /// The first output that no look has seen.
+    unseen_since: Option<EpochMillis>,
+    /// Looks since the last activity.
+    looks: usize,
+}
+
+impl Schedule {
+    pub(super) fn output(&mut self, now: EpochMillis) {
+        self.input(now);
+        self.unseen_since.get_or_insert(now);
+    }
+
+    pub(super) fn input(&mut self, now: EpochMillis) {
+        self.active_at = Some(now);
+        self.looks = 0;
+    }
+
+    pub(super) fn stop(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The clock went back: nothing lies in the future.
+    pub(super) fn clamp(&mut self, now: EpochMillis) {
+        let clamp = |at: EpochMillis| at.min(now);
+        self.active_at = self.active_at.map(clamp);
+        self.unseen_since = self.unseen_since.map(clamp);
+    }
+
+    /// The time of the next look.
+    pub(super) fn next(&self) -> Option<EpochMillis> {
+        let active_at = self.active_at?;
+        if self.looks == 0 {
+            let quiet = active_at.plus_ms(limits::ATTENTION_LOOK_MS);
+            let latest = self
+                .unseen_since
+                .map(|at| at.plus_ms(limits::ATTENTION_LOOK_LATEST_MS));
+            return Some(latest.map_or(quiet, |latest| latest.min(quiet)));
+        }
+        let pause = limits::ATTENTION_LOOK_AGAIN_MS.get(self.looks - 1)?;
+        Some(active_at.plus_ms(*pause))
+    }
+
+    /// The first look after the last activity is still to come.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.active_at.is_some() && self.looks == 0
+    }
+
+    /// Counts a look that is due; answers whether output still flows. `None`: no look is due.
+    pub(super) fn look(&mut self, now: EpochMillis) -> Option<bool> {
+        if self.next()? > now {
+            return None;
+        }
+        let active_at = self.active_at?;
+        let flowing = self.looks == 0 && active_at.plus_ms(limits::ATTENTION_LOOK_MS) > now;
+        self.unseen_since = None;
+        while !flowing && self.next().is_some_and(|due| due <= now) {
+            self.looks += 1;
+        }
+        Some(flowing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quiet_session_is_looked_at_three_times_and_never_again() {
+        let mut schedule = Schedule::default();
+        assert_eq!(schedule.next(), None);
+        schedule.output(EpochMillis(0));
+        let mut times = Vec::new();
+        while let Some(due) = schedule.next() {
+            times.push(due.0);
+            assert_eq!(schedule.look(due), Some(false));
+        }
+        assert_eq!(times, [300, 1_000, 3_000]);
+        assert_eq!(schedule.look(EpochMillis(9_000)), None);
+    }
+
+    #[test]
+    fn a_session_that_never_falls_quiet_is_looked_at_once_a_second() {
+        let mut schedule = Schedule::default();
+        let mut looks = Vec::new();
+        for now in (0..5_000).step_by(100).map(EpochMillis) {
+            schedule.output(now);
+            if schedule.next().is_some_and(|due| due <= now) {
+                looks.push(now.0);
+                assert_eq!(schedule.look(now), Some(true));
+            }
+        }
+        assert_eq!(looks, [1_000, 2_100, 3_200, 4_300]);
+    }
+
+    #[test]
+    fn a_late_look_counts_for_all_that_were_due() {
+        let mut schedule = Schedule::default();
+        schedule.input(EpochMillis(0));
+        assert_eq!(schedule.look(EpochMillis(60_000)), Some(false));
+        assert_eq!(schedule.next(), None);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_does_not_delay_the_look() {
+        let mut schedule = Schedule::default();
+        schedule.output(EpochMillis(1_000_000));
+        schedule.clamp(EpochMillis(0));
+        assert_eq!(schedule.next(), Some(EpochMillis(300)));
+    }
+}
