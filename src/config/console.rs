@@ -141,7 +141,10 @@ mod tests {
     fn unknown_commands_and_widths_are_refused() {
         let read = |text| ConsoleConfig::from_text(Path::new("console.toml"), text);
         let error = read("[keys]\ndetatch = []\n").unwrap_err().to_string();
-        assert!(error.contains("detatch") && error.contains("console.toml"), "{error}");
+        assert!(
+            error.contains("detatch") && error.contains("console.toml"),
+            "{error}"
+        );
         assert!(read("[console]\nsidebar_width = 5\n").is_err());
         assert!(read("[keys]\ndetach = [\"f12\"]\n").is_ok());
     }

@@ -25,7 +25,7 @@ use super::layout::{self, Direction, Layout, Wish};
 use super::pane::{How, Pane, SessionKey, Status};
 use super::popup::Popup;
 use super::roster::{Entry, PlaceState, Roster};
-use super::scroll::{Outcome as ScrollOutcome, ScrollView};
+use super::scroll::{Outcome as ScrollOutcome, ScrollView, Wanted};
 use super::select::Selection;
 
 /// Why the console ended.
@@ -39,6 +39,8 @@ pub enum Left {
     TerminalGone,
     /// SIGTERM, SIGHUP or SIGINT.
     Told,
+    /// A defect of ours; its message was printed when it happened.
+    Failed,
     /// The session that was asked for does not exist.
     NoSuchSession(String),
 }
@@ -92,6 +94,8 @@ pub enum Happened {
         then: Then,
         answer: Result<Value, Fault>,
     },
+    /// A task of ours failed in a way that it must not.
+    Panicked,
 }
 
 /// What the next key means.
@@ -262,7 +266,9 @@ impl App {
     /// Milliseconds since the epoch, by the wall clock at the start and the steady one since.
     pub fn wall(&self, now: Instant) -> i64 {
         let since = now.saturating_duration_since(self.epoch.0).as_millis();
-        self.epoch.1.saturating_add(i64::try_from(since).unwrap_or(i64::MAX))
+        self.epoch
+            .1
+            .saturating_add(i64::try_from(since).unwrap_or(i64::MAX))
     }
 
     pub fn tell(&mut self, text: impl Into<String>, now: Instant) {
@@ -326,10 +332,19 @@ impl App {
         let key = self.pane().map(|pane| pane.key.clone());
         self.scheduler.focus(key.as_ref());
         let Some(pane) = self.pane_mut() else { return };
-        let wanted = if pane.watch_only { AttachMode::Observe } else { mode };
+        let wanted = if pane.watch_only {
+            AttachMode::Observe
+        } else {
+            mode
+        };
         let other_mode = pane.mode != wanted;
         pane.mode = wanted;
-        if other_mode || matches!(pane.status, Status::Parked | Status::Lost { .. } | Status::Refused(_)) {
+        if other_mode
+            || matches!(
+                pane.status,
+                Status::Parked | Status::Lost { .. } | Status::Refused(_)
+            )
+        {
             self.attach(self.focused, now);
         } else {
             pane.forget_size();
@@ -461,6 +476,12 @@ impl App {
                 self.copy_out(text);
             }
         }
+        if applied.asked.failed {
+            self.tell(
+                "the terminal emulator failed on this output and began anew",
+                now,
+            );
+        }
         if let Some(notice) = applied.notice {
             self.tell(notice, now);
         }
@@ -492,7 +513,11 @@ impl App {
         let lines = text.split('\n').count();
         self.copied.clone_from(&text);
         self.copy_out(text);
-        let what = if lines == 1 { "copied".to_owned() } else { format!("copied {lines} lines") };
+        let what = if lines == 1 {
+            "copied".to_owned()
+        } else {
+            format!("copied {lines} lines")
+        };
         self.tell(what, now);
     }
 
@@ -513,7 +538,11 @@ impl App {
                     schedule.next_at = schedule.next_at.min(now + FOLLOW_AGAIN);
                 }
             }
-            Happened::Attached { key, attempt, answer } => {
+            Happened::Attached {
+                key,
+                attempt,
+                answer,
+            } => {
                 let Some(index) = self.panes.iter().position(|pane| pane.key == key) else {
                     return;
                 };
@@ -525,7 +554,12 @@ impl App {
                     }
                 }
             }
-            Happened::Answered { place, then, answer } => self.answered(place, then, answer, now),
+            Happened::Answered {
+                place,
+                then,
+                answer,
+            } => self.answered(place, then, answer, now),
+            Happened::Panicked => self.effects.push(Effect::Leave(Left::Failed)),
         }
     }
 
@@ -603,7 +637,8 @@ impl App {
             None if all => {
                 self.started = true;
                 if let Some(wanted) = self.start.focus.clone() {
-                    self.effects.push(Effect::Leave(Left::NoSuchSession(wanted)));
+                    self.effects
+                        .push(Effect::Leave(Left::NoSuchSession(wanted)));
                 }
             }
             None => {}
@@ -614,10 +649,15 @@ impl App {
     fn find(&self, wanted: &str) -> Option<SessionKey> {
         let keys = self.roster.keys();
         let exact = keys.iter().find(|key| {
-            let named = self.roster.session(key).is_some_and(|session| session.name == wanted);
+            let named = self
+                .roster
+                .session(key)
+                .is_some_and(|session| session.name == wanted);
             key.id.as_str() == wanted || named
         });
-        let mut starts = keys.iter().filter(|key| key.id.as_str().starts_with(wanted));
+        let mut starts = keys
+            .iter()
+            .filter(|key| key.id.as_str().starts_with(wanted));
         match (exact, starts.next(), starts.next()) {
             (Some(key), ..) | (None, Some(key), None) => Some(key.clone()),
             _ => None,
@@ -712,7 +752,10 @@ impl App {
             schedule.next_at = now;
         }
         for index in 0..self.panes.len() {
-            if matches!(self.panes[index].status, Status::Lost { .. } | Status::Refused(_)) {
+            if matches!(
+                self.panes[index].status,
+                Status::Lost { .. } | Status::Refused(_)
+            ) {
                 self.attach(index, now);
             }
         }
@@ -727,7 +770,8 @@ impl App {
             }
         }
         for index in 0..self.panes.len() {
-            if matches!(self.panes[index].status, Status::Lost { retry_at, .. } if retry_at <= now) {
+            if matches!(self.panes[index].status, Status::Lost { retry_at, .. } if retry_at <= now)
+            {
                 self.attach(index, now);
             }
             let typing = &mut self.panes[index].typing;
@@ -744,12 +788,11 @@ impl App {
     }
 
     fn fetch_scroll(&mut self) {
-        use super::scroll::Ask;
         let (Some(scroll), Some(pane)) = (&mut self.scroll, self.panes.get(self.focused)) else {
             return;
         };
         let key = pane.key.clone();
-        let Some(Ask::Lines { from, lines }) = scroll.wanted() else {
+        let Some(Wanted { from, lines }) = scroll.wanted() else {
             return;
         };
         let params = sessions::ReadParams {
@@ -764,7 +807,11 @@ impl App {
 
     /// When `tick` has something to do next.
     pub fn deadline(&self) -> Option<Instant> {
-        let lists = self.schedules.iter().filter(|s| !s.reading).map(|s| s.next_at);
+        let lists = self
+            .schedules
+            .iter()
+            .filter(|s| !s.reading)
+            .map(|s| s.next_at);
         let panes = self.panes.iter().flat_map(|pane| {
             let retry = match pane.status {
                 Status::Lost { retry_at, .. } => Some(retry_at),

@@ -10,11 +10,11 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::client::Caller;
+use crate::wire::Fault;
 use crate::wire::event::name;
 use crate::wire::messages::events::FollowParams;
 use crate::wire::messages::sessions::{AttachParams, AttachReply};
 use crate::wire::stream::StreamEnd;
-use crate::wire::Fault;
 
 /// An answer that will come.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;

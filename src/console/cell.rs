@@ -350,7 +350,13 @@ pub fn is_hostile(c: char) -> bool {
 /// A text from outside as it may be shown in one line.
 pub fn clean(text: &str) -> String {
     text.chars()
-        .map(|c| if matches!(c, '\t' | '\n' | '\r') { ' ' } else { c })
+        .map(|c| {
+            if matches!(c, '\t' | '\n' | '\r') {
+                ' '
+            } else {
+                c
+            }
+        })
         .filter(|c| !is_hostile(*c))
         .collect()
 }

@@ -98,7 +98,9 @@ fn style_of(ink: Ink) -> Style {
         (Modifier::ITALIC, Attributes::ITALIC),
         (Modifier::REVERSED, Attributes::REVERSE),
     ] {
-        style.attributes.set(attribute, ink.add_modifier.contains(modifier));
+        style
+            .attributes
+            .set(attribute, ink.add_modifier.contains(modifier));
     }
     style
 }
@@ -187,7 +189,10 @@ struct SideLine {
 }
 
 fn side_lines(app: &App, rows: &[Row], cols: usize, height: u16, now: Instant) -> Vec<SideLine> {
-    let sessions = rows.iter().filter(|row| matches!(row, Row::Session(_))).count();
+    let sessions = rows
+        .iter()
+        .filter(|row| matches!(row, Row::Session(_)))
+        .count();
     let two = sessions * 2 + (rows.len() - sessions) <= usize::from(height);
     let own = app.pane().map(|pane| &pane.key);
     let mut lines = Vec::new();
@@ -229,10 +234,20 @@ fn machine_line(name: &str, standing: &Standing, count: usize, cols: usize) -> T
     ])
 }
 
-fn entry_lines(entry: &Entry, focused: bool, since: &str, cols: usize, two: bool) -> Vec<Text<'static>> {
+fn entry_lines(
+    entry: &Entry,
+    focused: bool,
+    since: &str,
+    cols: usize,
+    two: bool,
+) -> Vec<Text<'static>> {
     let ink = state_ink(entry);
     let pointer = if focused { ">" } else { " " };
-    let number = if entry.number < 10 { entry.number.to_string() } else { " ".into() };
+    let number = if entry.number < 10 {
+        entry.number.to_string()
+    } else {
+        " ".into()
+    };
     let mut state = state_word(entry).to_owned();
     if entry.since > 0 && !state.is_empty() {
         state = format!("{state} {since}");
@@ -245,7 +260,11 @@ fn entry_lines(entry: &Entry, focused: bool, since: &str, cols: usize, two: bool
     let room = cols.saturating_sub(head.width() + state.width() + 1);
     let name = fit(&entry.name, room);
     let gap = " ".repeat(cols.saturating_sub(head.width() + name.width() + state.width()));
-    let name_ink = if focused { Ink::default().bold() } else { Ink::default() };
+    let name_ink = if focused {
+        Ink::default().bold()
+    } else {
+        Ink::default()
+    };
     let name_ink = if entry.lost { name_ink.dim() } else { name_ink };
     let mut lines = vec![Text::from(vec![
         Span::styled(head, ink),
@@ -386,7 +405,12 @@ fn draw_picker(picker: &Picker, screen: Area, into: &mut Buffer) -> Option<(u16,
         inner.height = inner.height.saturating_sub(1);
     }
     if shown.len() == 0 {
-        canvas.set_string(inner.x, inner.y.min(canvas.area.bottom() - 1), "nothing fits", Ink::default().dim());
+        canvas.set_string(
+            inner.x,
+            inner.y.min(canvas.area.bottom() - 1),
+            "nothing fits",
+            Ink::default().dim(),
+        );
     } else if inner.height > 0 {
         let cols = usize::from(inner.width);
         let lines = shown.map(|item| item_line(&item.label, &item.hint, cols));
@@ -416,7 +440,11 @@ fn draw_dialogue(dialogue: &Dialogue, screen: Area, into: &mut Buffer) -> Option
                 (*label, format!("< {option} >"), None)
             }
         };
-        let label_ink = if current { Ink::default().bold() } else { Ink::default().dim() };
+        let label_ink = if current {
+            Ink::default().bold()
+        } else {
+            Ink::default().dim()
+        };
         let (x, y) = if tall {
             let y = inner.y + index as u16 * 2;
             canvas.set_stringn(inner.x, y, label, width, label_ink);
@@ -435,7 +463,11 @@ fn draw_dialogue(dialogue: &Dialogue, screen: Area, into: &mut Buffer) -> Option
         }
         let room = usize::from(inner.right().saturating_sub(x + 1));
         let before = before.map(|before| fit_end(&before, room));
-        let ink = if current { Ink::default() } else { Ink::default().dim() };
+        let ink = if current {
+            Ink::default()
+        } else {
+            Ink::default().dim()
+        };
         let shown = match &before {
             Some(before) if before.starts_with('…') => before.clone(),
             _ => fit(&text, room),
@@ -465,15 +497,18 @@ fn confirm(text: &str, screen: Area, into: &mut Buffer) {
         Text::default(),
         Text::from("y: yes   n: no").bold(),
     ];
-    Paragraph::new(lines).wrap(Wrap { trim: true }).render(inner, &mut canvas);
+    Paragraph::new(lines)
+        .wrap(Wrap { trim: true })
+        .render(inner, &mut canvas);
     take_over(&canvas, into);
 }
 
 fn help(app: &App, top: usize, screen: Area, into: &mut Buffer) {
     let prefix = app.keymap.prefix();
-    let mut rows: Vec<(String, String)> = vec![
-        (format!("{prefix} {prefix}"), format!("Send {prefix} to the program")),
-    ];
+    let mut rows: Vec<(String, String)> = vec![(
+        format!("{prefix} {prefix}"),
+        format!("Send {prefix} to the program"),
+    )];
     for row in app.keymap.rows() {
         let keys = match row.keys.as_slice() {
             [first, .., last] if row.keys.len() > 3 => format!("{first} … {last}"),
@@ -486,7 +521,10 @@ fn help(app: &App, top: usize, screen: Area, into: &mut Buffer) {
     let most = rows.len().saturating_sub(usize::from(inner.height));
     let column = rows.iter().map(|(keys, _)| keys.width()).max().unwrap_or(0);
     let column = column.min(usize::from(inner.width) / 2);
-    let visible = rows.iter().skip(top.min(most)).take(usize::from(inner.height));
+    let visible = rows
+        .iter()
+        .skip(top.min(most))
+        .take(usize::from(inner.height));
     for (y, (keys, doc)) in visible.enumerate() {
         let y = inner.y + y as u16;
         let keys = fit(keys, column);
@@ -509,7 +547,12 @@ fn offer(app: &App, now: Instant, pane: Area, into: &mut Buffer) {
     let title = match app.pane().map(|pane| &pane.status) {
         Some(Status::Ended(ended)) => format!("This session {}", ended.text()),
         Some(_) => "This session cannot be attached".into(),
-        None if app.roster.places.iter().all(|place| place.read_at.is_none() && place.error.is_none()) => {
+        None if app
+            .roster
+            .places
+            .iter()
+            .all(|place| place.read_at.is_none() && place.error.is_none()) =>
+        {
             "Looking for sessions…".into()
         }
         None => "No session is open".to_owned(),
@@ -520,7 +563,12 @@ fn offer(app: &App, now: Instant, pane: Area, into: &mut Buffer) {
     let cols = 60.min(pane.cols);
     let area = match app.pane() {
         // At the bottom: the last screen stays in view above it.
-        Some(_) => Area::new(pane.x + (pane.cols - cols) / 2, pane.y + pane.rows - rows, cols, rows),
+        Some(_) => Area::new(
+            pane.x + (pane.cols - cols) / 2,
+            pane.y + pane.rows - rows,
+            cols,
+            rows,
+        ),
         None => boxed(pane, cols, rows),
     };
     let (mut canvas, inner) = frame(area, &title);
@@ -537,11 +585,25 @@ fn offer(app: &App, now: Instant, pane: Area, into: &mut Buffer) {
     let entries = app.entries(now);
     let lines = candidates.iter().enumerate().map(|(index, candidate)| {
         let entry = entries.iter().find(|entry| entry.key == candidate.session);
-        let number = if index < 9 { (index + 1).to_string() } else { " ".into() };
+        let number = if index < 9 {
+            (index + 1).to_string()
+        } else {
+            " ".into()
+        };
         let (label, hint) = match entry {
             Some(entry) => {
-                let hint = format!("{} {}", state_word(entry), age(app.wall(now) - candidate.since.0));
-                (format!("{number} {} · {} · {}", entry.name, entry.program, entry.machine), hint)
+                let hint = format!(
+                    "{} {}",
+                    state_word(entry),
+                    age(app.wall(now) - candidate.since.0)
+                );
+                (
+                    format!(
+                        "{number} {} · {} · {}",
+                        entry.name, entry.program, entry.machine
+                    ),
+                    hint,
+                )
             }
             None => (format!("{number} {}", candidate.session.id), String::new()),
         };

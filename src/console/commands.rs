@@ -9,9 +9,7 @@ use super::app::{App, Effect, Left, Mode, Then};
 use super::keymap::Command;
 use super::layout::Direction;
 use super::pane::{Pane, SessionKey, Status};
-use super::popup::{
-    Choice, Dialogue, Field, Form, Item, Line, Picker, Popup, Question, words,
-};
+use super::popup::{Choice, Dialogue, Field, Form, Item, Line, Picker, Popup, Question, words};
 
 /// What the menu shows, in its order.
 const MENU: &[Command] = &[
@@ -166,7 +164,11 @@ impl App {
 
     fn command_items(&self, only: Option<&[Command]>) -> Vec<Item> {
         let item = |command: Command| {
-            let row = self.keymap.rows().iter().find(|row| row.command == command)?;
+            let row = self
+                .keymap
+                .rows()
+                .iter()
+                .find(|row| row.command == command)?;
             Some(Item {
                 label: row.doc.trim_end_matches('.').to_owned(),
                 hint: row.keys.first().cloned().unwrap_or_default(),
@@ -219,7 +221,9 @@ impl App {
         }
         let own = self.pane().map(|pane| pane.key.clone());
         let entries = self.entries(now);
-        let at = entries.iter().position(|entry| Some(&entry.key) == own.as_ref());
+        let at = entries
+            .iter()
+            .position(|entry| Some(&entry.key) == own.as_ref());
         self.set_mode(Mode::Choose(at.unwrap_or(0)));
     }
 
@@ -247,7 +251,10 @@ impl App {
                 let same = |(index, id, _): &(usize, Option<String>, String)| {
                     *index == place && id.as_deref().unwrap_or("") == machine
                 };
-                (targets.iter().position(same).unwrap_or(0), cwd.unwrap_or_default())
+                (
+                    targets.iter().position(same).unwrap_or(0),
+                    cwd.unwrap_or_default(),
+                )
             }
             None => (0, String::new()),
         };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ratatui::buffer::Buffer as Canvas;
-use ratatui::style::{Color as Paint, Style as Ink, Stylize};
+use ratatui::style::{Color as Paint, Style as Ink};
 use unicode_width::UnicodeWidthStr;
 
 use crate::wire::messages::sessions::AttachMode;
@@ -35,7 +35,11 @@ pub fn draw(app: &App, now: Instant, canvas: &mut Canvas) {
     }
     let start = area.right().saturating_sub(right.width() as u16);
     let waits = app.scheduler.waiting_count() > 0;
-    let right_ink = if waits { ink.fg(Paint::Yellow).bold() } else { ink };
+    let right_ink = if waits {
+        ink.fg(Paint::Yellow).bold()
+    } else {
+        ink
+    };
     canvas.set_stringn(start, area.y, right, width, right_ink);
 }
 
@@ -135,8 +139,12 @@ fn lease(pane: &Pane) -> Option<(String, Ink)> {
     if pane.holds() {
         return Some(("only you type".into(), Ink::default().fg(Paint::Cyan)));
     }
-    pane.held_by_other()
-        .then(|| ("another console types".into(), Ink::default().fg(Paint::Yellow)))
+    pane.held_by_other().then(|| {
+        (
+            "another console types".into(),
+            Ink::default().fg(Paint::Yellow),
+        )
+    })
 }
 
 fn latency_text(latency: Duration) -> String {

@@ -190,10 +190,11 @@ fn character(bytes: &[u8]) -> Step {
     let Some(text) = bytes.get(..len) else {
         return Step::Partial;
     };
-    match std::str::from_utf8(text).ok().and_then(|t| t.chars().next()) {
-        Some(c) if c.is_uppercase() => {
-            Step::Event(key(KeyCode::Char(c), KeyModifiers::SHIFT), len)
-        }
+    match std::str::from_utf8(text)
+        .ok()
+        .and_then(|t| t.chars().next())
+    {
+        Some(c) if c.is_uppercase() => Step::Event(key(KeyCode::Char(c), KeyModifiers::SHIFT), len),
         Some(c) => Step::Event(key(KeyCode::Char(c), KeyModifiers::NONE), len),
         None => Step::Skip(1),
     }
@@ -590,7 +591,10 @@ mod tests {
         assert!(matches!(reader.next(), Some(Event::Paste(_))));
         reader.push(b"y\x1b[201~z");
         assert_eq!(reader.next(), Some(Event::Paste("y".into())));
-        assert_eq!(reader.next(), Some(key(KeyCode::Char('z'), KeyModifiers::NONE)));
+        assert_eq!(
+            reader.next(),
+            Some(key(KeyCode::Char('z'), KeyModifiers::NONE))
+        );
     }
 
     #[test]
@@ -605,23 +609,44 @@ mod tests {
         ] {
             assert_eq!(read(bytes), [], "{bytes:?}");
         }
-        assert_eq!(read(b"\x1b[12\x01").len(), 1, "the key after a broken sequence");
+        assert_eq!(
+            read(b"\x1b[12\x01").len(),
+            1,
+            "the key after a broken sequence"
+        );
     }
 
     #[test]
     fn mouse_events_carry_place_and_modifiers() {
         let event = |kind, column, row, modifiers| {
-            Event::Mouse(MouseEvent { kind, column, row, modifiers })
+            Event::Mouse(MouseEvent {
+                kind,
+                column,
+                row,
+                modifiers,
+            })
         };
         let none = KeyModifiers::NONE;
         let left = MouseButton::Left;
-        assert_eq!(one(b"\x1b[<0;3;4M"), event(MouseEventKind::Down(left), 2, 3, none));
-        assert_eq!(one(b"\x1b[<0;3;4m"), event(MouseEventKind::Up(left), 2, 3, none));
+        assert_eq!(
+            one(b"\x1b[<0;3;4M"),
+            event(MouseEventKind::Down(left), 2, 3, none)
+        );
+        assert_eq!(
+            one(b"\x1b[<0;3;4m"),
+            event(MouseEventKind::Up(left), 2, 3, none)
+        );
         assert_eq!(
             one(b"\x1b[<80;1;1M"),
             event(MouseEventKind::ScrollUp, 0, 0, KeyModifiers::CONTROL)
         );
-        assert_eq!(one(b"\x1b[<35;300;1M"), event(MouseEventKind::Moved, 299, 0, none));
-        assert_eq!(one(b"\x1b[M !!"), event(MouseEventKind::Down(left), 0, 0, none));
+        assert_eq!(
+            one(b"\x1b[<35;300;1M"),
+            event(MouseEventKind::Moved, 299, 0, none)
+        );
+        assert_eq!(
+            one(b"\x1b[M !!"),
+            event(MouseEventKind::Down(left), 0, 0, none)
+        );
     }
 }

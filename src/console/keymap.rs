@@ -5,7 +5,7 @@
 //! else does (nano's Replace, which is also M-R; emacs' input methods; the quit signal in cooked
 //! mode) pressing it twice sends it. Ctrl-B, tmux's, is taken by Claude Code.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -92,7 +92,7 @@ impl Command {
 }
 
 /// One key with its modifiers, in one form for every way in which a terminal may send it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Chord {
     code: KeyCode,
     modifiers: KeyModifiers,
@@ -263,8 +263,8 @@ pub struct Row {
 #[derive(Clone, Debug)]
 pub struct Keymap {
     prefix: Chord,
-    after_prefix: BTreeMap<Chord, Command>,
-    alone: BTreeMap<Chord, Command>,
+    after_prefix: HashMap<Chord, Command>,
+    alone: HashMap<Chord, Command>,
     rows: Vec<Row>,
 }
 
@@ -275,11 +275,11 @@ impl Keymap {
             .ok_or_else(|| KeymapError::Prefix(config.console.prefix.clone()))?;
         let mut map = Self {
             prefix,
-            after_prefix: BTreeMap::new(),
-            alone: BTreeMap::new(),
+            after_prefix: HashMap::new(),
+            alone: HashMap::new(),
             rows: Vec::new(),
         };
-        let mut owners: BTreeMap<(bool, Chord), &'static str> = BTreeMap::new();
+        let mut owners: HashMap<(bool, Chord), &'static str> = HashMap::new();
         owners.insert((false, prefix), "prefix");
         owners.insert((true, prefix), "sending the prefix");
         for (name, doc, keys) in config.keys.rows() {
@@ -411,7 +411,10 @@ mod tests {
             assert!(!row.keys.is_empty(), "{}", row.name);
             assert!(row.doc.ends_with('.'), "{}", row.name);
         }
-        assert!(map.alone.is_empty(), "programs get every key but the prefix");
+        assert!(
+            map.alone.is_empty(),
+            "programs get every key but the prefix"
+        );
         assert_eq!(reference().lines().count(), map.rows().len() + 2);
     }
 
@@ -422,7 +425,10 @@ mod tests {
             let event = event(KeyCode::Char(c), KeyModifiers::CONTROL);
             assert_eq!(map.meaning(&event, false), Meaning::Program, "ctrl-{c}");
         }
-        for code in (1..=24).map(KeyCode::F).chain([KeyCode::Esc, KeyCode::BackTab]) {
+        for code in (1..=24)
+            .map(KeyCode::F)
+            .chain([KeyCode::Esc, KeyCode::BackTab])
+        {
             let event = event(code, KeyModifiers::NONE);
             assert_eq!(map.meaning(&event, false), Meaning::Program, "{code:?}");
         }
@@ -437,10 +443,19 @@ mod tests {
             assert_eq!(map.meaning(&event, true), Meaning::SendPrefix);
         }
         let upper = event(KeyCode::Char('N'), KeyModifiers::SHIFT);
-        assert_eq!(map.meaning(&upper, true), Meaning::Command(Command::Previous));
+        assert_eq!(
+            map.meaning(&upper, true),
+            Meaning::Command(Command::Previous)
+        );
         let nine = event(KeyCode::Char('9'), KeyModifiers::NONE);
-        assert_eq!(map.meaning(&nine, true), Meaning::Command(Command::Number(9)));
-        assert_eq!(map.meaning(&event(KeyCode::F(9), KeyModifiers::NONE), true), Meaning::Nothing);
+        assert_eq!(
+            map.meaning(&nine, true),
+            Meaning::Command(Command::Number(9))
+        );
+        assert_eq!(
+            map.meaning(&event(KeyCode::F(9), KeyModifiers::NONE), true),
+            Meaning::Nothing
+        );
         assert_eq!(map.hint(Command::Detach), "^\\ d");
     }
 
@@ -449,11 +464,20 @@ mod tests {
         let mut config = ConsoleConfig::default();
         config.keys.help = vec!["prefix d".into()];
         let error = Keymap::new(&config).unwrap_err().to_string();
-        assert!(error.contains("detach") && error.contains("help"), "{error}");
+        assert!(
+            error.contains("detach") && error.contains("help"),
+            "{error}"
+        );
         config.keys.help = vec!["prefix nokey".into()];
-        assert!(matches!(Keymap::new(&config), Err(KeymapError::Unknown { .. })));
+        assert!(matches!(
+            Keymap::new(&config),
+            Err(KeymapError::Unknown { .. })
+        ));
         config.keys.help = vec!["x".into()];
-        assert!(matches!(Keymap::new(&config), Err(KeymapError::Typing { .. })));
+        assert!(matches!(
+            Keymap::new(&config),
+            Err(KeymapError::Typing { .. })
+        ));
         config.keys.help = vec!["f12".into(), "alt-?".into()];
         let map = Keymap::new(&config).unwrap();
         let f12 = event(KeyCode::F(12), KeyModifiers::NONE);

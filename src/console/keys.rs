@@ -208,12 +208,13 @@ fn kitty_number(event: &KeyEvent) -> Option<u32> {
     let keypad = event.state.contains(KeyEventState::KEYPAD);
     Some(match event.code {
         KeyCode::Enter if keypad => 57414,
-        KeyCode::Char(c) if keypad => match b"0123456789./*-+".iter().position(|b| char::from(*b) == c)
-        {
-            Some(at) => 57399 + at as u32,
-            None if c == '=' => 57415,
-            None => 57416,
-        },
+        KeyCode::Char(c) if keypad => {
+            match b"0123456789./*-+".iter().position(|b| char::from(*b) == c) {
+                Some(at) => 57399 + at as u32,
+                None if c == '=' => 57415,
+                None => 57416,
+            }
+        }
         KeyCode::Char(c) => u32::from(unshifted(c)),
         KeyCode::Esc => 27,
         KeyCode::Enter => 13,
@@ -256,7 +257,9 @@ fn kitty(event: &KeyEvent, modes: KeyModes, out: &mut Vec<u8>) {
             }
             return;
         }
-        KeyCode::Enter | KeyCode::Tab | KeyCode::Backspace if !all && event.modifiers.is_empty() => {
+        KeyCode::Enter | KeyCode::Tab | KeyCode::Backspace
+            if !all && event.modifiers.is_empty() =>
+        {
             if !released {
                 legacy(event, KeyModes::default(), out);
             }

@@ -194,7 +194,12 @@ mod tests {
                     for focused in [0, panes - 1] {
                         for direction in [Direction::Columns, Direction::Rows] {
                             for side in [Side::Left, Side::Right] {
-                                check(&Wish { focused, direction, side, ..wish(cols, rows, panes) });
+                                check(&Wish {
+                                    focused,
+                                    direction,
+                                    side,
+                                    ..wish(cols, rows, panes)
+                                });
                                 cases += 1;
                             }
                         }
@@ -219,7 +224,10 @@ mod tests {
             }
         }
         assert!(taken.iter().all(|cell| *cell), "{wish:?} {layout:?}");
-        assert!(!layout.panes[wish.focused].is_empty(), "{wish:?} {layout:?}");
+        assert!(
+            !layout.panes[wish.focused].is_empty(),
+            "{wish:?} {layout:?}"
+        );
     }
 
     #[test]

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use crate::base::limits;
 use crate::terminal::grid::{
-    CellView, CursorShape, Damage as GridDamage, Effect, Grid, MouseEncoding, MouseMode, Options,
-    Paint, Role, Size, Style as GridStyle, Underline as GridUnderline,
+    CellView, CursorShape, Effect, Grid, MouseEncoding, MouseMode, Options, Paint, Role, Size,
+    Style as GridStyle, Underline as GridUnderline,
 };
 
 use super::cell::{Area, Attributes, Buffer, Cell, Color, Glyph, Link, Style, Underline};
 use super::keys::KeyModes;
 use super::mouse::{Encoding, MouseModes, Tracking};
+use super::outer::shielded;
 use super::paint::{Caret, Damage};
 
 /// What output asked of the person's own terminal.
@@ -21,6 +22,8 @@ pub struct Asked {
     pub bell: bool,
     /// OSC 52.
     pub copy: Option<String>,
+    /// The emulator failed on the output and began anew.
+    pub failed: bool,
 }
 
 pub struct Mirror {
@@ -30,17 +33,12 @@ pub struct Mirror {
 
 impl Mirror {
     pub fn new(cols: u16, rows: u16) -> Self {
-        let size = Size {
-            cols: cols.max(1),
-            rows: rows.max(1),
-        };
         let options = Options {
-            role: Role::Mirror,
             scrollback_lines: limits::CONSOLE_MIRROR_LINES,
-            ..Options::default()
+            ..Options::new(Role::Mirror)
         };
         Self {
-            grid: Grid::new(size, options),
+            grid: Grid::new(Size { cols, rows }.clamped(), options),
             effects: Vec::new(),
         }
     }
@@ -53,11 +51,12 @@ impl Mirror {
 
     pub fn feed(&mut self, bytes: &[u8]) -> Asked {
         self.effects.clear();
-        self.grid.feed(bytes, &mut self.effects);
+        shielded(|| self.grid.feed(bytes, &mut self.effects));
         let mut asked = Asked::default();
         for effect in self.effects.drain(..) {
             match effect {
                 Effect::Bell => asked.bell = true,
+                Effect::Failed => asked.failed = true,
                 Effect::ClipboardSet { text, .. } => asked.copy = Some(text),
                 _ => {}
             }
@@ -66,10 +65,7 @@ impl Mirror {
     }
 
     pub fn resize(&mut self, cols: u16, rows: u16) {
-        self.grid.resize(Size {
-            cols: cols.max(1),
-            rows: rows.max(1),
-        });
+        shielded(|| self.grid.resize(Size { cols, rows }.clamped()));
     }
 
     pub fn title(&self) -> Option<&str> {
@@ -134,10 +130,7 @@ impl Mirror {
 
     /// What changed since the last call.
     pub fn take_damage(&mut self) -> Damage {
-        match self.grid.take_damage() {
-            GridDamage::Full => Damage::All,
-            GridDamage::Rows(rows) => Damage::Rows(rows),
-        }
+        Damage::Rows(self.grid.take_damage().rows)
     }
 
     /// Copies rows of the part of the mirror that starts at `from` into `area` of a screen.
@@ -165,7 +158,11 @@ impl Mirror {
         let mut x = 0;
         if row < rows {
             let view = self.grid.row(row);
-            for cell in view.cells().skip(usize::from(from)).take(usize::from(area.cols.min(cols))) {
+            for cell in view
+                .cells()
+                .skip(usize::from(from))
+                .take(usize::from(area.cols.min(cols)))
+            {
                 let right_half = cell.width() == 0;
                 if !right_half || x == 0 {
                     let mut cell = cell_of(&cell, &mut links);

@@ -75,7 +75,14 @@ pub fn encode(event: &MouseEvent, modes: MouseModes, out: &mut Vec<u8>) -> bool 
             code += value;
         }
     }
-    write(code, released, event.column + 1, event.row + 1, modes.encoding, out);
+    write(
+        code,
+        released,
+        event.column + 1,
+        event.row + 1,
+        modes.encoding,
+        out,
+    );
     true
 }
 
@@ -154,9 +161,15 @@ mod tests {
         let moved = event(MouseEventKind::Moved, 0, 0);
         let drag = event(MouseEventKind::Drag(MouseButton::Left), 0, 0);
         assert_eq!(written(&moved, Tracking::Drags, Encoding::Sgr), b"");
-        assert_eq!(written(&moved, Tracking::Motion, Encoding::Sgr), b"\x1b[<35;1;1M");
+        assert_eq!(
+            written(&moved, Tracking::Motion, Encoding::Sgr),
+            b"\x1b[<35;1;1M"
+        );
         assert_eq!(written(&drag, Tracking::Clicks, Encoding::Sgr), b"");
-        assert_eq!(written(&drag, Tracking::Drags, Encoding::Sgr), b"\x1b[<32;1;1M");
+        assert_eq!(
+            written(&drag, Tracking::Drags, Encoding::Sgr),
+            b"\x1b[<32;1;1M"
+        );
         let mut out = Vec::new();
         assert!(!encode(&moved, MouseModes::default(), &mut out));
     }

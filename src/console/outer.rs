@@ -1,5 +1,6 @@
 //! Taking over the outer terminal, and giving it back completely by whatever road the console ends.
 
+use std::cell::Cell;
 use std::io;
 use std::panic;
 use std::sync::Once;
@@ -9,14 +10,27 @@ use crate::platform::tty::{self, Tty};
 use super::keys::{DISAMBIGUATE, EVENT_TYPES};
 
 /// Alternate screen, kitty keyboard level 1, bracketed paste, focus events, the title put aside.
-const ENTER: &[u8] =
-    b"\x1b[22;0t\x1b[?1049h\x1b[>1u\x1b[?2004h\x1b[?1004h\x1b[?25l\x1b[0m\x1b[2J";
+const ENTER: &[u8] = b"\x1b[22;0t\x1b[?1049h\x1b[>1u\x1b[?2004h\x1b[?1004h\x1b[?25l\x1b[0m\x1b[2J";
 
 /// Everything that `ENTER` and painting may have changed, in the order in which it can be undone. Ends
 /// a synchronized update and a hyperlink that a panic may have left open.
 pub const LEAVE: &[u8] = b"\x1b[?2026l\x1b]8;;\x1b\\\x1b[0m\x1b[0 q\
 \x1b[?1003l\x1b[?1002l\x1b[?1000l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<1u\
 \x1b[?1049l\x1b[?25h\x1b[23;0t";
+
+thread_local! {
+    /// Panics of this thread are caught by whoever set this.
+    static SHIELDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs what catches its own panics: such a panic neither gives the terminal back nor is printed over
+/// the screen.
+pub fn shielded<T>(work: impl FnOnce() -> T) -> T {
+    SHIELDED.set(true);
+    let value = work();
+    SHIELDED.set(false);
+    value
+}
 
 /// The outer terminal while the console has it; dropping this gives it back.
 pub struct Outer {
@@ -30,6 +44,9 @@ impl Outer {
         HOOK.call_once(|| {
             let before = panic::take_hook();
             panic::set_hook(Box::new(move |info| {
+                if SHIELDED.get() {
+                    return;
+                }
                 // First, so that the message stands on the person's own screen.
                 tty::put_back(LEAVE);
                 before(info);
@@ -82,7 +99,8 @@ pub fn mouse_sequence(mouse: Mouse) -> &'static [u8] {
 /// The keyboard level that the outer terminal needs for a program with these flags: enough to tell
 /// keys apart, and releases only for a program that wants them.
 pub fn keyboard_level(program_flags: u8) -> u8 {
-    let passed = program_flags & (EVENT_TYPES | super::keys::ALL_AS_ESCAPES | super::keys::ALTERNATES);
+    let passed =
+        program_flags & (EVENT_TYPES | super::keys::ALL_AS_ESCAPES | super::keys::ALTERNATES);
     DISAMBIGUATE | passed
 }
 

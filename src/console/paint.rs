@@ -112,8 +112,8 @@ impl Painter {
                 continue;
             }
             let span = usize::from(cell.width);
-            let same = next.row(y).get(index..index + span)
-                == self.shown.row(y).get(index..index + span);
+            let same =
+                next.row(y).get(index..index + span) == self.shown.row(y).get(index..index + span);
             if !same {
                 self.put(cell, x, y, out);
                 if self.cuts_wide(x, y, cell.width) {
@@ -167,9 +167,7 @@ impl Painter {
             return;
         }
         let _ = match self.at {
-            Some((from, row)) if row == y && x > from && x - from == 1 => {
-                out.write_all(b"\x1b[C")
-            }
+            Some((from, row)) if row == y && x > from && x - from == 1 => out.write_all(b"\x1b[C"),
             Some((from, row)) if row == y && x > from => write!(out, "\x1b[{}C", x - from),
             Some((_, row)) if x == 0 && y == row + 1 => out.write_all(b"\r\n"),
             _ => write!(out, "\x1b[{};{}H", y + 1, x + 1),

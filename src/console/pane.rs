@@ -176,7 +176,11 @@ impl Pane {
     }
 
     /// Takes the answer to an attempt; false when it is not the last one's.
-    pub fn connected(&mut self, attempt: u64, answer: Result<(AttachReply, StreamEnd), Fault>) -> bool {
+    pub fn connected(
+        &mut self,
+        attempt: u64,
+        answer: Result<(AttachReply, StreamEnd), Fault>,
+    ) -> bool {
         if attempt != self.attempt || self.status != Status::Connecting {
             return false;
         }
@@ -463,7 +467,9 @@ impl Pane {
         let Some(stream) = &mut self.stream else {
             return;
         };
-        if self.outbox.is_empty() && let Some(sender) = stream.send.get_ref() {
+        if self.outbox.is_empty()
+            && let Some(sender) = stream.send.get_ref()
+        {
             match sender.try_send(piece) {
                 Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
                 Err(mpsc::error::TrySendError::Full(piece)) => self.queue(piece),

@@ -54,7 +54,10 @@ impl Field {
             KeyCode::Char('w') if control => {
                 let head = &self.text[..self.at];
                 let word = head.iter().rposition(|c| *c != ' ').unwrap_or(0);
-                let start = head[..word].iter().rposition(|c| *c == ' ').map_or(0, |at| at + 1);
+                let start = head[..word]
+                    .iter()
+                    .rposition(|c| *c == ' ')
+                    .map_or(0, |at| at + 1);
                 self.text.drain(start..self.at);
                 self.at = start;
             }
@@ -239,7 +242,10 @@ pub enum Form {
 /// One line of a form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    Text { label: &'static str, field: Field },
+    Text {
+        label: &'static str,
+        field: Field,
+    },
     /// One of several, changed with the cursor keys.
     Choice {
         label: &'static str,
@@ -306,7 +312,10 @@ pub enum Question {
 pub enum Popup {
     Picker(Picker),
     Dialogue(Dialogue),
-    Confirm { text: String, question: Question },
+    Confirm {
+        text: String,
+        question: Question,
+    },
     /// The first line shown.
     Help(usize),
 }
@@ -415,7 +424,9 @@ mod tests {
         for c in "ns".chars() {
             press(&mut popup, KeyCode::Char(c));
         }
-        let Popup::Picker(picker) = &popup else { unreachable!() };
+        let Popup::Picker(picker) = &popup else {
+            unreachable!()
+        };
         let labels: Vec<&str> = picker.shown().map(|item| item.label.as_str()).collect();
         assert_eq!(labels, ["new session", "rename session"]);
         assert_eq!(score("xyz", "new session"), None);
@@ -425,7 +436,13 @@ mod tests {
     #[test]
     fn an_empty_list_survives_every_key() {
         let mut popup = picker(&[]);
-        for code in [KeyCode::Up, KeyCode::Down, KeyCode::PageDown, KeyCode::Enter, KeyCode::Tab] {
+        for code in [
+            KeyCode::Up,
+            KeyCode::Down,
+            KeyCode::PageDown,
+            KeyCode::Enter,
+            KeyCode::Tab,
+        ] {
             assert_eq!(press(&mut popup, code), Outcome::Stay);
         }
         assert_eq!(press(&mut popup, KeyCode::Esc), Outcome::Close);
@@ -439,7 +456,10 @@ mod tests {
         assert_eq!(field.text(), "one ");
         field.key(&control('a'));
         field.insert("漢\x1b[x");
-        assert_eq!((field.text(), field.before()), ("漢[xone ".into(), "漢[x".into()));
+        assert_eq!(
+            (field.text(), field.before()),
+            ("漢[xone ".into(), "漢[x".into())
+        );
         field.key(&KeyEvent::new(KeyCode::Backspace, KeyModifiers::NONE));
         field.key(&KeyEvent::new(KeyCode::Delete, KeyModifiers::NONE));
         assert_eq!(field.text(), "漢[ne ");
@@ -449,18 +469,30 @@ mod tests {
 
     #[test]
     fn a_question_wants_a_clear_answer() {
-        let key = SessionKey { place: 0, id: crate::base::ids::TerminalId::random() };
+        let key = SessionKey {
+            place: 0,
+            id: crate::base::ids::TerminalId::random(),
+        };
         let question = Question::Kill(key);
-        let mut popup = Popup::Confirm { text: "?".into(), question: question.clone() };
+        let mut popup = Popup::Confirm {
+            text: "?".into(),
+            question: question.clone(),
+        };
         assert_eq!(press(&mut popup, KeyCode::Enter), Outcome::Stay);
         assert_eq!(press(&mut popup, KeyCode::Char('n')), Outcome::Close);
-        assert_eq!(press(&mut popup, KeyCode::Char('y')), Outcome::Yes(question));
+        assert_eq!(
+            press(&mut popup, KeyCode::Char('y')),
+            Outcome::Yes(question)
+        );
     }
 
     #[test]
     fn command_lines_split_like_a_shell() {
         let split = |text| words(text).unwrap();
-        assert_eq!(split("claude --resume 'a b'  c\\ d \"e'\""), ["claude", "--resume", "a b", "c d", "e'"]);
+        assert_eq!(
+            split("claude --resume 'a b'  c\\ d \"e'\""),
+            ["claude", "--resume", "a b", "c d", "e'"]
+        );
         assert_eq!(split("''"), [""]);
         assert!(split("  ").is_empty());
         assert_eq!(words("'open"), None);

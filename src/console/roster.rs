@@ -16,7 +16,7 @@ pub struct PlaceState {
     pub name: String,
     pub local: bool,
     pub sessions: Vec<Session>,
-    machines: Vec<MachineStatus>,
+    pub machines: Vec<MachineStatus>,
     /// When the list was read last; `None` before the first answer.
     pub read_at: Option<Instant>,
     /// Why the place does not answer; the list is then as old as `read_at`.
@@ -172,7 +172,10 @@ impl Roster {
             Row::Session(entry) => Some(*entry),
             Row::Machine { .. } => None,
         };
-        self.rows(scheduler, now).into_iter().filter_map(session).collect()
+        self.rows(scheduler, now)
+            .into_iter()
+            .filter_map(session)
+            .collect()
     }
 
     /// Id, name and standing of a place's workstations. A local place is one of them itself.
@@ -196,9 +199,9 @@ impl Roster {
                 let shown = machine.hostname.as_deref().unwrap_or(&machine.name);
                 let standing = match (&own, machine.ok) {
                     (Standing::Lost(why), _) => Standing::Lost(why.clone()),
-                    (_, false) => Standing::Lost(clean(
-                        machine.error.as_deref().unwrap_or("not connected"),
-                    )),
+                    (_, false) => {
+                        Standing::Lost(clean(machine.error.as_deref().unwrap_or("not connected")))
+                    }
                     (own, true) => own.clone(),
                 };
                 (machine.name.clone(), clean(shown), standing)
@@ -213,7 +216,11 @@ impl Roster {
             .filter(|machine| !named.contains(*machine))
             .collect();
         for machine in others {
-            let name = if machine.is_empty() { &place.name } else { machine };
+            let name = if machine.is_empty() {
+                &place.name
+            } else {
+                machine
+            };
             machines.push((machine.clone(), clean(name), own.clone()));
         }
         machines.sort_by_key(|(_, name, _)| name.to_lowercase());
@@ -226,9 +233,15 @@ impl Roster {
     fn fits(&self, entry: &Entry) -> bool {
         let needle = self.filter.to_lowercase();
         needle.is_empty()
-            || [&entry.name, &entry.machine, &entry.program, &entry.path, &entry.title]
-                .iter()
-                .any(|text| text.to_lowercase().contains(&needle))
+            || [
+                &entry.name,
+                &entry.machine,
+                &entry.program,
+                &entry.path,
+                &entry.title,
+            ]
+            .iter()
+            .any(|text| text.to_lowercase().contains(&needle))
     }
 
     /// Workstation ids with their names, of places that can start sessions.
@@ -269,10 +282,15 @@ fn entry(
     scheduler: &ConsoleScheduler<SessionKey>,
 ) -> Entry {
     let base = |path: &str| path.rsplit(['/', '\\']).next().unwrap_or(path).to_owned();
-    let program = session.program.clone().unwrap_or_else(|| base(&session.shell));
+    let program = session
+        .program
+        .clone()
+        .unwrap_or_else(|| base(&session.shell));
     let ended = session.exit_code.is_some() || session.exit_signal.is_some();
     Entry {
-        marked: scheduler.derived(&key).is_some_and(|derived| derived.waiting_input),
+        marked: scheduler
+            .derived(&key)
+            .is_some_and(|derived| derived.waiting_input),
         key,
         number: 0,
         name: clean(&session.name),

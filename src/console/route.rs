@@ -67,7 +67,10 @@ impl App {
                     Meaning::Command(command) => self.command(command, now),
                     Meaning::SendPrefix => self.type_key(key, now),
                     _ => {
-                        let hint = format!("that key does nothing; {} ? lists all", self.keymap.prefix());
+                        let hint = format!(
+                            "that key does nothing; {} ? lists all",
+                            self.keymap.prefix()
+                        );
                         self.tell(hint, now);
                     }
                 }
@@ -100,7 +103,10 @@ impl App {
 
     fn offer_key(&mut self, key: &KeyEvent, now: Instant) {
         let candidates = self.scheduler.candidates();
-        let at = self.offer.unwrap_or(0).min(candidates.len().saturating_sub(1));
+        let at = self
+            .offer
+            .unwrap_or(0)
+            .min(candidates.len().saturating_sub(1));
         let last = candidates.len().saturating_sub(1);
         self.dirty = true;
         match key.code {
@@ -191,7 +197,9 @@ impl App {
     }
 
     fn scroll_key(&mut self, key: &KeyEvent, now: Instant) {
-        let Some(scroll) = &mut self.scroll else { return };
+        let Some(scroll) = &mut self.scroll else {
+            return;
+        };
         let down = matches!(key.code, KeyCode::PageDown | KeyCode::Char(' '));
         if down && scroll.is_at_end() {
             return self.leave_scroll();
@@ -288,12 +296,20 @@ impl App {
         let offers = self.offers();
         let Some(pane) = self.pane_mut() else { return };
         let caret = pane.mirror.caret();
-        let from = layout::window(pane.mirror.size(), (area.cols, area.rows), (caret.x, caret.y));
+        let from = layout::window(
+            pane.mirror.size(),
+            (area.cols, area.rows),
+            (caret.x, caret.y),
+        );
         let (x, y) = (x + from.0, y + from.1);
         let modes = pane.mirror.mouse_modes();
         let own = event.modifiers.contains(KeyModifiers::SHIFT) || offers;
         if !own {
-            let inside = MouseEvent { column: x, row: y, ..*event };
+            let inside = MouseEvent {
+                column: x,
+                row: y,
+                ..*event
+            };
             let mut bytes = Vec::new();
             if mouse::encode(&inside, modes, &mut bytes) {
                 return self.type_bytes(bytes, false, now);
@@ -325,7 +341,9 @@ impl App {
 
     fn scroll_mouse(&mut self, event: &MouseEvent, x: u16, y: u16, now: Instant) {
         let unit = self.click_unit(event, now);
-        let Some(scroll) = &mut self.scroll else { return };
+        let Some(scroll) = &mut self.scroll else {
+            return;
+        };
         self.dirty = true;
         match event.kind {
             MouseEventKind::ScrollUp => scroll.scroll(-WHEEL_LINES),
@@ -388,7 +406,9 @@ impl App {
     }
 
     fn let_up(&mut self, now: Instant) {
-        let Some(marked) = &mut self.marked else { return };
+        let Some(marked) = &mut self.marked else {
+            return;
+        };
         marked.dragging = false;
         let selection = marked.selection;
         if selection.unit == Unit::Cell && selection.from == selection.to {
@@ -403,7 +423,12 @@ impl App {
         self.copy(text, now);
     }
 
-    pub(super) fn popup_done(&mut self, popup: popup::Popup, outcome: popup::Outcome, now: Instant) {
+    pub(super) fn popup_done(
+        &mut self,
+        popup: popup::Popup,
+        outcome: popup::Outcome,
+        now: Instant,
+    ) {
         use popup::{Choice, Outcome, Purpose};
         match outcome {
             Outcome::Stay => self.popup = Some(popup),

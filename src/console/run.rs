@@ -7,10 +7,12 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 
 use crate::base::{EpochMillis, limits};
@@ -19,6 +21,7 @@ use crate::wire::messages::sessions::{self, ListParams};
 use crate::wire::stream::Piece;
 use crate::wire::{Code, Fault, Method};
 
+use super::Options;
 use super::app::{App, Effect, Happened, Left, Start};
 use super::backend::{Backend, Place};
 use super::input::Reader;
@@ -26,7 +29,6 @@ use super::outer::{self, Outer};
 use super::paint::{Damage, Painter};
 use super::pane::How;
 use super::view::{View, Wishes};
-use super::Options;
 
 /// Frames of small output that may follow each other at once.
 const ECHO_CREDIT_MAX: u32 = 4;
@@ -40,7 +42,8 @@ const HAPPENED_LEN_MAX: usize = 64;
 /// Needs a tokio runtime; on a current-thread one an echo crosses no thread. Errors: standard input and
 /// output are no terminal, or the configured keys conflict.
 pub async fn run(options: Options) -> Result<Left, Fault> {
-    let outer = Outer::enter().map_err(|error| fault(Code::InvalidParams, "open the terminal", &error))?;
+    let outer =
+        Outer::enter().map_err(|error| fault(Code::InvalidParams, "open the terminal", &error))?;
     let size = outer
         .tty
         .size()
@@ -62,9 +65,16 @@ pub async fn run(options: Options) -> Result<Left, Fault> {
     };
     let now = Instant::now();
     let size = (size.0.max(1), size.1.max(1));
-    let app = App::new(options.config, &places, start, size, (now, EpochMillis::now().0))
-        .map_err(|error| Fault::new(Code::InvalidParams, error.to_string()))?;
-    let signals = Signals::new().map_err(|error| fault(Code::Internal, "listen for signals", &error))?;
+    let app = App::new(
+        options.config,
+        &places,
+        start,
+        size,
+        (now, EpochMillis::now().0),
+    )
+    .map_err(|error| Fault::new(Code::InvalidParams, error.to_string()))?;
+    let signals =
+        Signals::new().map_err(|error| fault(Code::Internal, "listen for signals", &error))?;
     let (send, recv) = mpsc::channel(HAPPENED_LEN_MAX);
     let mut pending = outer.opening(app.mouse);
     pending.reserve(16 * 1024);
@@ -211,7 +221,12 @@ impl Console {
             at = at.min(other);
         }
         if self.changed || self.app.dirty {
-            let sync = self.app.panes.iter().filter_map(|pane| pane.paint_deadline()).min();
+            let sync = self
+                .app
+                .panes
+                .iter()
+                .filter_map(|pane| pane.paint_deadline())
+                .min();
             let frame = self.painted_at + Duration::from_millis(limits::CONSOLE_FRAME_MS);
             at = at.min(sync.map_or(frame, |sync| sync.max(frame)));
         }
@@ -252,7 +267,12 @@ impl Console {
         self.changed = true;
         let mut turn = self.app.piece(index, piece, now);
         while turn < limits::CONSOLE_TURN_LEN_MAX {
-            let Some(piece) = self.app.panes.get_mut(index).and_then(|pane| pane.try_next()) else {
+            let Some(piece) = self
+                .app
+                .panes
+                .get_mut(index)
+                .and_then(|pane| pane.try_next())
+            else {
                 break;
             };
             turn += self.app.piece(index, Some(piece), now).max(1);
@@ -265,18 +285,39 @@ impl Console {
             match effect {
                 Effect::List(place) => self.list(place),
                 Effect::Follow(place) => self.follow(place),
-                Effect::Call { place, method, params, then } => {
-                    let Some(backend) = self.backend(place) else { continue };
+                Effect::Call {
+                    place,
+                    method,
+                    params,
+                    then,
+                } => {
+                    let Some(backend) = self.backend(place) else {
+                        continue;
+                    };
                     let answer = backend.call(method, params);
                     self.spawn(async move {
-                        Happened::Answered { place, then, answer: answer.await }
+                        Happened::Answered {
+                            place,
+                            then,
+                            answer: answer.await,
+                        }
                     });
                 }
-                Effect::Attach { key, attempt, params } => {
-                    let Some(backend) = self.backend(key.place) else { continue };
+                Effect::Attach {
+                    key,
+                    attempt,
+                    params,
+                } => {
+                    let Some(backend) = self.backend(key.place) else {
+                        continue;
+                    };
                     let answer = backend.attach(params);
                     self.spawn(async move {
-                        Happened::Attached { key, attempt, answer: answer.await }
+                        Happened::Attached {
+                            key,
+                            attempt,
+                            answer: answer.await,
+                        }
                     });
                 }
                 Effect::Copy(text) => self.pending.extend(outer::copy_sequence(&text)),
@@ -300,14 +341,18 @@ impl Console {
     fn spawn(&self, work: impl Future<Output = Happened> + Send + 'static) {
         let send = self.send.clone();
         tokio::spawn(async move {
-            let happened = work.await;
+            // A panic here has given the terminal back already: the loop has to end too.
+            let happened = AssertUnwindSafe(work).catch_unwind().await;
+            let happened = happened.unwrap_or(Happened::Panicked);
             // The loop ended: nobody wants to know.
             let _ = send.send(happened).await;
         });
     }
 
     fn list(&self, index: usize) {
-        let Some(place) = self.places.get(index) else { return };
+        let Some(place) = self.places.get(index) else {
+            return;
+        };
         let params = ListParams {
             scope: (!place.local).then(|| "all".to_owned()),
             machine: None,
@@ -325,7 +370,9 @@ impl Console {
     }
 
     fn follow(&self, index: usize) {
-        let Some(backend) = self.backend(index) else { return };
+        let Some(backend) = self.backend(index) else {
+            return;
+        };
         let (changed, mut changes) = mpsc::channel(1);
         let told = self.send.clone();
         let stream = backend.follow(changed);
@@ -404,13 +451,16 @@ impl Console {
         }
         let frame = Duration::from_millis(limits::CONSOLE_FRAME_MS);
         let passed = now.duration_since(self.painted_at);
-        let frames = (passed.as_micros() / frame.as_micros()).min(u128::from(ECHO_CREDIT_MAX)) as u32;
+        let frames =
+            (passed.as_micros() / frame.as_micros()).min(u128::from(ECHO_CREDIT_MAX)) as u32;
         let due = frames > 0;
         let echo = self.fed <= limits::CONSOLE_ECHO_LEN_MAX && self.credit + frames > 0;
         if !due && !echo {
             return;
         }
-        self.credit = (self.credit + frames).min(ECHO_CREDIT_MAX).saturating_sub(1);
+        self.credit = (self.credit + frames)
+            .min(ECHO_CREDIT_MAX)
+            .saturating_sub(1);
         self.paint(now);
     }
 
@@ -422,17 +472,24 @@ impl Console {
         let forgotten = self.app.size != (self.view.buffer.cols(), self.view.buffer.rows());
         let damage = self.view.draw(&mut self.app, now);
         let damage = if forgotten { Damage::All } else { damage };
-        self.painter.frame(&self.view.buffer, self.view.caret, &damage, &mut self.pending);
+        self.painter.frame(
+            &self.view.buffer,
+            self.view.caret,
+            &damage,
+            &mut self.pending,
+        );
         self.write();
     }
 
     fn tell_wishes(&mut self) {
         let wishes = View::wishes(&self.app);
         if wishes.mouse != self.told.mouse {
-            self.pending.extend_from_slice(outer::mouse_sequence(wishes.mouse));
+            self.pending
+                .extend_from_slice(outer::mouse_sequence(wishes.mouse));
         }
         if wishes.keyboard != self.told.keyboard {
-            self.pending.extend(outer::keyboard_sequence(wishes.keyboard));
+            self.pending
+                .extend(outer::keyboard_sequence(wishes.keyboard));
         }
         if wishes.title != self.told.title {
             self.pending.extend(outer::title_sequence(&wishes.title));
@@ -484,4 +541,3 @@ impl Console {
 async fn until(at: Instant) {
     tokio::time::sleep_until(at.into()).await;
 }
-

@@ -24,12 +24,12 @@ struct Line {
     text: String,
 }
 
-/// What the view asks of its session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// `from` is the oldest line wanted; absent, the last lines are.
-    Lines { from: Option<u64>, lines: u32 },
-    Search { text: String, case_sensitive: bool },
+/// Lines that the view needs of its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The first one; absent, the last lines are wanted.
+    pub from: Option<u64>,
+    pub lines: u32,
 }
 
 /// What a key did.
@@ -60,7 +60,7 @@ pub struct ScrollView {
     matches: Vec<SearchMatch>,
     current: Option<usize>,
     pub query: String,
-    asked: Option<(Option<u64>, u32)>,
+    asked: Option<Wanted>,
     /// Pages to move when the first answer tells how many lines there are.
     pending_pages: i64,
 }
@@ -112,26 +112,28 @@ impl ScrollView {
     }
 
     /// What has to be fetched to show what should be shown; each thing once.
-    pub fn wanted(&mut self) -> Option<Ask> {
+    pub fn wanted(&mut self) -> Option<Wanted> {
         let known = self.total > 0;
         let shown = self.top..(self.top + u64::from(self.rows)).min(self.total);
         if known && shown.clone().all(|line| self.lines.contains_key(&line)) {
             return None;
         }
-        let ask = if known {
-            let from = self.top.saturating_sub(CHUNK);
-            (Some(from), (u64::from(self.rows) + 2 * CHUNK) as u32)
+        let wanted = if known {
+            Wanted {
+                from: Some(self.top.saturating_sub(CHUNK)),
+                lines: (u64::from(self.rows) + 2 * CHUNK) as u32,
+            }
         } else {
-            (None, u32::from(self.rows) * 2 + CHUNK as u32)
+            Wanted {
+                from: None,
+                lines: u32::from(self.rows) * 2 + CHUNK as u32,
+            }
         };
-        if self.asked == Some(ask) {
+        if self.asked == Some(wanted) {
             return None;
         }
-        self.asked = Some(ask);
-        Some(Ask::Lines {
-            from: ask.0,
-            lines: ask.1,
-        })
+        self.asked = Some(wanted);
+        self.asked
     }
 
     /// Takes lines in. `reply.text` has a line for each from `reply.from` on.
@@ -183,7 +185,9 @@ impl ScrollView {
             self.current = None;
             return Outcome::Notice(format!("{:?} is not there", self.query));
         }
-        let after = self.matches.partition_point(|m| (m.line, m.col) <= self.cursor);
+        let after = self
+            .matches
+            .partition_point(|m| (m.line, m.col) <= self.cursor);
         self.current = Some(after.checked_sub(1).unwrap_or(self.matches.len() - 1));
         self.show_current()
     }
@@ -263,7 +267,10 @@ impl ScrollView {
     }
 
     fn text(&self, at: u64) -> String {
-        self.lines.get(&at).map(|line| line.text.clone()).unwrap_or_default()
+        self.lines
+            .get(&at)
+            .map(|line| line.text.clone())
+            .unwrap_or_default()
     }
 
     pub fn key(&mut self, event: &KeyEvent) -> Outcome {
@@ -282,7 +289,9 @@ impl ScrollView {
             KeyCode::Down | KeyCode::Char('j') => self.move_cursor(1, 0),
             KeyCode::Left | KeyCode::Char('h') => self.move_cursor(0, -1),
             KeyCode::Right | KeyCode::Char('l') => self.move_cursor(0, 1),
-            KeyCode::Home | KeyCode::Char('0') => self.move_cursor(0, i32::from(u16::MAX).wrapping_neg()),
+            KeyCode::Home | KeyCode::Char('0') => {
+                self.move_cursor(0, i32::from(u16::MAX).wrapping_neg())
+            }
             KeyCode::End | KeyCode::Char('$') => self.move_cursor(0, i32::from(u16::MAX)),
             KeyCode::Char('g') => self.move_cursor(i64::MIN / 2, 0),
             KeyCode::Char('G') => self.move_cursor(i64::MAX / 2, 0),
@@ -339,8 +348,15 @@ impl ScrollView {
                 }
             }
         }
-        let y = self.cursor.0.saturating_sub(self.top).min(u64::from(area.rows.max(1) - 1));
-        (area.x + self.cursor.1.min(area.cols.max(1) - 1), area.y + y as u16)
+        let y = self
+            .cursor
+            .0
+            .saturating_sub(self.top)
+            .min(u64::from(area.rows.max(1) - 1));
+        (
+            area.x + self.cursor.1.min(area.cols.max(1) - 1),
+            area.y + y as u16,
+        )
     }
 }
 
@@ -362,7 +378,7 @@ mod tests {
 
     fn view() -> ScrollView {
         let mut view = ScrollView::new(20, 5);
-        assert!(matches!(view.wanted(), Some(Ask::Lines { from: None, .. })));
+        assert!(matches!(view.wanted(), Some(Wanted { from: None, .. })));
         assert_eq!(view.wanted(), None, "asked once");
         view.took(&reply(0, 0..100, 95));
         view
@@ -375,7 +391,13 @@ mod tests {
     fn first_line(view: &ScrollView) -> String {
         let mut buffer = Buffer::new(20, 5);
         view.draw(Area::new(0, 0, 20, 5), &mut buffer);
-        buffer.row(0).iter().map(|cell| cell.glyph.as_str().to_owned()).collect::<String>().trim_end().to_owned()
+        buffer
+            .row(0)
+            .iter()
+            .map(|cell| cell.glyph.as_str().to_owned())
+            .collect::<String>()
+            .trim_end()
+            .to_owned()
     }
 
     #[test]
@@ -396,7 +418,7 @@ mod tests {
         view.wanted();
         view.took(&reply(900, 900..1_000, 995));
         press(&mut view, KeyCode::Char('g'));
-        assert!(matches!(view.wanted(), Some(Ask::Lines { from: Some(0), .. })));
+        assert!(matches!(view.wanted(), Some(Wanted { from: Some(0), .. })));
     }
 
     #[test]
@@ -406,15 +428,25 @@ mod tests {
         press(&mut view, KeyCode::Char('v'));
         press(&mut view, KeyCode::Down);
         press(&mut view, KeyCode::Right);
-        assert_eq!(press(&mut view, KeyCode::Char('y')), Outcome::Copy("line 0\nli".into()));
+        assert_eq!(
+            press(&mut view, KeyCode::Char('y')),
+            Outcome::Copy("line 0\nli".into())
+        );
     }
 
     #[test]
     fn matches_are_walked_round_and_round() {
         let mut view = view();
         view.query = "line".into();
-        let found = |line| SearchMatch { line, col: 0, width: 4 };
-        let reply = SearchReply { matches: vec![found(3), found(50)], history: 95 };
+        let found = |line| SearchMatch {
+            line,
+            col: 0,
+            width: 4,
+        };
+        let reply = SearchReply {
+            matches: vec![found(3), found(50)],
+            history: 95,
+        };
         assert_eq!(view.found_all(reply), Outcome::Moved);
         assert_eq!(view.found(), Some((2, 2)));
         press(&mut view, KeyCode::Char('n'));

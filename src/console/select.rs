@@ -136,13 +136,21 @@ mod tests {
         assert_eq!(select((0, 5), (0, 5), Unit::Word), "/usr/src");
         assert_eq!(select((1, 0), (1, 0), Unit::Line), "漢字 x");
         assert_eq!(select((2, 1), (0, 3), Unit::Cell), "/usr/src\n漢字 x\nla");
-        assert_eq!(select((1, 1), (1, 1), Unit::Cell), "漢", "half of a wide character is all of it");
+        assert_eq!(
+            select((1, 1), (1, 1), Unit::Cell),
+            "漢",
+            "half of a wide character is all of it"
+        );
         assert_eq!(select((0, 12), (0, 12), Unit::Word), "");
     }
 
     #[test]
     fn columns_are_those_of_each_line() {
-        let selection = Selection { from: (2, 1), to: (0, 3), unit: Unit::Cell };
+        let selection = Selection {
+            from: (2, 1),
+            to: (0, 3),
+            unit: Unit::Cell,
+        };
         assert_eq!(selection.columns(0, &line), Some((3, u16::MAX)));
         assert_eq!(selection.columns(1, &line), Some((0, u16::MAX)));
         assert_eq!(selection.columns(2, &line), Some((0, 1)));

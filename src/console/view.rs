@@ -94,7 +94,12 @@ impl View {
             let from = self.windows.get(index).copied().unwrap_or_default();
             pane.mirror.copy(from, area, &Damage::All, &mut self.buffer);
         }
-        let area = self.layout.panes.get(app.focused).copied().unwrap_or_default();
+        let area = self
+            .layout
+            .panes
+            .get(app.focused)
+            .copied()
+            .unwrap_or_default();
         let mut scroll_caret = None;
         if let Some(scroll) = &app.scroll {
             scroll_caret = Some(scroll.draw(area, &mut self.buffer));
@@ -126,9 +131,10 @@ impl View {
                 continue;
             };
             for x in first.max(from.0)..=last.min(from.0 + area.cols.max(1) - 1) {
-                self.buffer.restyle(area.x + x - from.0, area.y + y, |style| {
-                    *style = style.clone().reversed();
-                });
+                self.buffer
+                    .restyle(area.x + x - from.0, area.y + y, |style| {
+                        *style = style.clone().reversed();
+                    });
             }
         }
     }
@@ -146,7 +152,12 @@ impl View {
                 shape: 2,
             };
         }
-        let area = self.layout.panes.get(app.focused).copied().unwrap_or_default();
+        let area = self
+            .layout
+            .panes
+            .get(app.focused)
+            .copied()
+            .unwrap_or_default();
         let from = self.windows.get(app.focused).copied().unwrap_or_default();
         let Some(pane) = app.pane().filter(|_| !area.is_empty()) else {
             return hidden;
@@ -191,5 +202,9 @@ impl View {
 
 fn window_of(pane: &Pane, area: Area) -> (u16, u16) {
     let caret = pane.mirror.caret();
-    layout::window(pane.mirror.size(), (area.cols, area.rows), (caret.x, caret.y))
+    layout::window(
+        pane.mirror.size(),
+        (area.cols, area.rows),
+        (caret.x, caret.y),
+    )
 }

@@ -35,7 +35,9 @@ impl Tty {
     pub fn open() -> io::Result<Self> {
         let (input, output) = (io::stdin(), io::stdout());
         if !termios::isatty(input.as_fd()) || !termios::isatty(output.as_fd()) {
-            return Err(io::Error::other("standard input and output are no terminal"));
+            return Err(io::Error::other(
+                "standard input and output are no terminal",
+            ));
         }
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let named = termios::ttyname(output.as_fd(), Vec::new())
@@ -45,9 +47,9 @@ impl Tty {
             // A name of another mount namespace, as in a container.
             Err(_) => rustix::fs::open("/dev/tty", flags, Mode::empty())?,
         };
-        Ok(Self {
-            fd: AsyncFd::new(fd)?,
-        })
+        // SAFETY: an `OwnedFd` owns its descriptor and names the same one until it is dropped.
+        let fd = unsafe { AsyncFd::register(fd)? };
+        Ok(Self { fd })
     }
 
     /// Columns and rows.

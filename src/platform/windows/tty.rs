@@ -21,10 +21,14 @@ impl Tty {
     /// events until the process ends.
     pub fn open() -> io::Result<Self> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-            return Err(io::Error::other("standard input and output are no terminal"));
+            return Err(io::Error::other(
+                "standard input and output are no terminal",
+            ));
         }
         if !crossterm::ansi_support::supports_ansi() {
-            return Err(io::Error::other("this console does not know escape sequences"));
+            return Err(io::Error::other(
+                "this console does not know escape sequences",
+            ));
         }
         let (send, events) = mpsc::channel(limits::CONSOLE_EVENTS_MAX);
         std::thread::Builder::new()

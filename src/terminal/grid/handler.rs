@@ -9,8 +9,8 @@ use unicode_width::UnicodeWidthChar;
 use vte::ansi::cursor_icon::CursorIcon;
 use vte::ansi::{
     Attr, CharsetIndex, ClearMode, CursorShape, CursorStyle, Handler, Hyperlink, KeyboardModes,
-    KeyboardModesApplyBehavior, LineClearMode, Mode, ModifyOtherKeys, NamedPrivateMode, PrivateMode,
-    Rgb, ScpCharPath, ScpUpdateMode, StandardCharset, TabulationClearMode,
+    KeyboardModesApplyBehavior, LineClearMode, Mode, ModifyOtherKeys, NamedPrivateMode,
+    PrivateMode, Rgb, ScpCharPath, ScpUpdateMode, StandardCharset, TabulationClearMode,
 };
 
 use super::engine::{Engine, SavedExtra, default_tabs, tidy_row};
@@ -122,11 +122,18 @@ impl Dispatch<'_> {
         for mode in [NamedPrivateMode::ShowCursor, NamedPrivateMode::LineWrap] {
             self.engine.term.set_private_mode(mode.into());
         }
-        self.engine.term.unset_mode(vte::ansi::NamedMode::Insert.into());
+        self.engine
+            .term
+            .unset_mode(vte::ansi::NamedMode::Insert.into());
         self.engine.term.unset_keypad_application_mode();
         self.terminal_attribute(Attr::Reset);
         self.set_hyperlink(None);
-        for index in [CharsetIndex::G0, CharsetIndex::G1, CharsetIndex::G2, CharsetIndex::G3] {
+        for index in [
+            CharsetIndex::G0,
+            CharsetIndex::G1,
+            CharsetIndex::G2,
+            CharsetIndex::G3,
+        ] {
             self.configure_charset(index, StandardCharset::Ascii);
         }
         self.set_active_charset(CharsetIndex::G0);
@@ -172,7 +179,11 @@ impl Dispatch<'_> {
         let cells = self.engine.term.grid_mut();
         let (line, last) = (cells.cursor.point.line, Column(cells.columns() - 1));
         for line in [line - 1_i32, line] {
-            if line >= 0 && cells[line][last].flags.contains(Flags::LEADING_WIDE_CHAR_SPACER) {
+            if line >= 0
+                && cells[line][last]
+                    .flags
+                    .contains(Flags::LEADING_WIDE_CHAR_SPACER)
+            {
                 let cell = &mut cells[line][last];
                 let flags = cell.flags & (Flags::WRAPLINE | Flags::LEADING_WIDE_CHAR_SPACER);
                 *cell = Cell {

@@ -466,7 +466,10 @@ impl Grid {
         for line in engine.history.lines_from(0) {
             line.hash(&mut hash);
         }
-        for cells in [Some(engine.cells()), engine.main.as_ref()].into_iter().flatten() {
+        for cells in [Some(engine.cells()), engine.main.as_ref()]
+            .into_iter()
+            .flatten()
+        {
             snapshot::screen_lines(cells, |line| line.hash(&mut hash));
             hash_cursor(&cells.cursor, &mut hash);
             hash_cursor(&cells.saved_cursor, &mut hash);
@@ -499,7 +502,9 @@ fn hash_cursor(cursor: &Cursor<Cell>, hash: &mut impl Hasher) {
     cursor.input_needs_wrap.hash(hash);
     let ink = Ink::of(&cursor.template);
     ink.style.hash(hash);
-    ink.link.map(|link| (link.id().to_owned(), link.uri().to_owned())).hash(hash);
+    ink.link
+        .map(|link| (link.id().to_owned(), link.uri().to_owned()))
+        .hash(hash);
     for index in [G0, G1, G2, G3] {
         (cursor.charsets[index] as u8).hash(hash);
     }
@@ -519,7 +524,9 @@ fn hash_cells(cells: &[Cell]) -> u64 {
             let mut extra = DefaultHasher::new();
             cell.zerowidth().hash(&mut extra);
             cell.underline_color().map(color_bits).hash(&mut extra);
-            cell.hyperlink().map(|link| link.uri().to_owned()).hash(&mut extra);
+            cell.hyperlink()
+                .map(|link| link.uri().to_owned())
+                .hash(&mut extra);
             mix(extra.finish());
         }
     }
