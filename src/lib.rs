@@ -7,6 +7,7 @@ pub mod base;
 pub mod cli;
 pub mod client;
 pub mod config;
+pub mod console;
 pub mod control;
 pub mod desktop;
 pub mod ipc;

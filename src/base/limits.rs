@@ -433,6 +433,52 @@ pub const SESSION_STACK_LEN: usize = 512 * 1024;
 pub const DEBUG_EVENTS_SEARCH_MAX: u64 = 10_000;
 pub const DEBUG_EVENTS_MAX: usize = 200;
 
+// Consoles.
+
+/// One paste, in bytes. Longer ones reach the program as several.
+pub const CONSOLE_PASTE_LEN_MAX: usize = 4 * 1024 * 1024;
+/// One key sequence of the outer terminal, in bytes. Longer: dropped.
+pub const CONSOLE_SEQUENCE_LEN_MAX: usize = 4 * 1024;
+/// Silence after which a lone Escape is a key and not the start of a sequence.
+pub const CONSOLE_ESCAPE_MS: u64 = 20;
+/// Least time between two frames while output floods.
+pub const CONSOLE_FRAME_MS: u64 = 16;
+/// Output since the last frame, in bytes, up to which a frame follows at once: an echo.
+pub const CONSOLE_ECHO_LEN_MAX: usize = 4 * 1024;
+/// How long a program may hold back the screen in a synchronized update.
+pub const CONSOLE_SYNC_TIMEOUT_MS: u64 = 150;
+/// Bytes read from one session before the keyboard is looked at again.
+pub const CONSOLE_TURN_LEN_MAX: usize = 256 * 1024;
+/// Input that waits for a slow link, in bytes. More: refused and shown.
+pub const CONSOLE_INPUT_QUEUED_MAX: usize = 8 * 1024 * 1024;
+/// Events of a Windows console that wait for the loop. Full: its reader waits.
+pub const CONSOLE_EVENTS_MAX: usize = 64;
+/// First and longest wait before a lost session is attached again.
+pub const CONSOLE_RETRY_MS_MIN: u64 = 200;
+pub const CONSOLE_RETRY_MS_MAX: u64 = 5_000;
+/// Between two looks at the list of a place that tells no events, and of one that does.
+pub const CONSOLE_LIST_EVERY_MS: u64 = 2_000;
+pub const CONSOLE_LIST_EVERY_QUIET_MS: u64 = 15_000;
+/// How long events are gathered before the list is read again.
+pub const CONSOLE_LIST_GATHER_MS: u64 = 50;
+/// Sessions whose last screen is kept for a quick return. More: the oldest is forgotten.
+pub const CONSOLE_PANES_KEPT_MAX: usize = 8;
+/// Panes side by side. More: refused.
+pub const CONSOLE_PANES_MAX: usize = 6;
+/// How long a notice stays in the footer.
+pub const CONSOLE_NOTICE_MS: u64 = 4_000;
+/// How long somebody counts as typing after the last sign of it.
+pub const CONSOLE_TYPING_MS: u64 = 2_000;
+/// Text of a dialogue's field, in characters. More is not taken.
+pub const CONSOLE_FIELD_LEN_MAX: usize = 4 * 1024;
+/// Copied text, in bytes. More: refused and shown.
+pub const CONSOLE_COPY_LEN_MAX: usize = 1024 * 1024;
+/// Two clicks this close together are a double click.
+pub const CONSOLE_CLICK_MS: u64 = 400;
+/// From the end of the loop until a terminal that takes no bytes is given up.
+pub const CONSOLE_RESTORE_TIMEOUT_MS: u64 = 500;
+/// Scrollback mirrored in the console itself; the view reads the rest from the owner.
+pub const CONSOLE_MIRROR_LINES: usize = 0;
 // Terminal grids.
 
 /// Fewest columns and rows of a grid; a fullwidth character needs two columns. Fewer: clamped.
@@ -468,3 +514,5 @@ pub const GRID_MATCHES_MAX: usize = 10_000;
 /// Tries, and the pause between them, to reach a holder that is about to end.
 pub const HOLDER_END_TRIES_MAX: u32 = 100;
 pub const HOLDER_END_PAUSE_MS: u64 = 20;
+
+// Attention.

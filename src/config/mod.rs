@@ -4,12 +4,14 @@
 //! Environment wins over the file, flags win over both. Nothing here reads a socket.
 
 mod agent;
+mod console;
 mod server;
 
 pub use agent::{
     AgentConfig, DesktopConfig, IpcConfig, LoggingConfig, RemoteConfig, ScriptsConfig,
     TerminalConfig, Transport, write_remote,
 };
+pub use console::{ConsoleConfig, KeysConfig, ScreenConfig, Side};
 pub use server::{AgentsConfig, ExecutionsConfig, HttpConfig, ServerConfig};
 
 use std::path::{Path, PathBuf};
@@ -79,6 +81,7 @@ mod tests {
     #[test]
     fn shipped_files_hold_every_default() {
         same::<AgentConfig>(include_str!("../../config/agent.toml"));
+        same::<ConsoleConfig>(include_str!("../../config/console.toml"));
         same::<ServerConfig>(include_str!("../../config/server.toml"));
     }
 }

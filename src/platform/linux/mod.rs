@@ -27,6 +27,7 @@ mod selection_owner;
 pub mod session_socket;
 mod shm;
 mod signals;
+pub mod tty;
 mod typing;
 mod window;
 pub mod x11;

@@ -7,6 +7,8 @@
 pub mod local_socket;
 #[path = "../linux/signals.rs"]
 mod signals;
+#[path = "../linux/tty.rs"]
+pub mod tty;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -12,6 +12,7 @@ mod input;
 mod monitors;
 mod process;
 mod signals;
+pub mod tty;
 mod wgc;
 mod window;
 

@@ -1,0 +1,59 @@
+//! The console: what `wingman` and `wingman attach` show.
+//!
+//! ```text
+//! outer terminal -> input -> route -> keys, mouse -> pane -> stream
+//! outer terminal <- paint <- view  <- chrome, mirror <- pane <- stream
+//! ```
+//!
+//! Invariants: a console paints from its own grids and never passes a program's bytes through; it never
+//! answers a terminal's queries; only a person moves the focus; however it ends, the outer terminal is
+//! as it was. Colours, texts and names from sessions are hostile until cleaned.
+
+mod app;
+pub mod backend;
+pub mod cell;
+mod chrome;
+mod commands;
+mod footer;
+pub mod input;
+pub mod keymap;
+pub mod keys;
+pub mod layout;
+pub mod mirror;
+pub mod mouse;
+mod outer;
+pub mod paint;
+mod pane;
+mod popup;
+mod roster;
+mod route;
+mod run;
+mod scroll;
+mod select;
+mod view;
+
+pub use app::Left;
+pub use backend::{Backend, Place, Remote};
+pub use outer::LEAVE;
+pub use run::run;
+
+use crate::config::ConsoleConfig;
+use crate::wire::messages::sessions::{AttachMode, Location};
+
+/// How to run a console.
+pub struct Options {
+    /// Where sessions are; the agent on this machine first, where there is one.
+    pub places: Vec<Place>,
+    /// The session that gets the focus: an id, the start of one, or a name. The one that waits longest,
+    /// or was used last, when absent.
+    pub focus: Option<String>,
+    pub mode: AttachMode,
+    /// Take the right to type alone.
+    pub exclusive: bool,
+    /// With `exclusive`: also from another holder.
+    pub takeover: bool,
+    /// Who this is, shown to others.
+    pub label: String,
+    pub location: Location,
+    pub config: ConsoleConfig,
+}

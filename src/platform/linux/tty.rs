@@ -1,0 +1,167 @@
+//! The terminal that a console runs in: raw mode, bytes in and out that never block, its signals.
+//!
+//! The terminal is opened anew, so that non-blocking mode does not reach the shell that shares ours.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crossterm::event::Event;
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Signal as Number, kill_current_process_group};
+use rustix::termios::{self, OptionalActions, Termios};
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What has to be put back, also by a panic hook that knows nothing else.
+struct Changed {
+    fd: OwnedFd,
+    before: Termios,
+}
+
+static CHANGED: Mutex<Option<Changed>> = Mutex::new(None);
+
+fn changed() -> MutexGuard<'static, Option<Changed>> {
+    CHANGED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The outer terminal. Needs a tokio runtime.
+pub struct Tty {
+    fd: AsyncFd<OwnedFd>,
+}
+
+impl Tty {
+    /// Opens the terminal of standard input and output; an error when they are none.
+    pub fn open() -> io::Result<Self> {
+        let (input, output) = (io::stdin(), io::stdout());
+        if !termios::isatty(input.as_fd()) || !termios::isatty(output.as_fd()) {
+            return Err(io::Error::other(
+                "standard input and output are no terminal",
+            ));
+        }
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let named = termios::ttyname(output.as_fd(), Vec::new())
+            .and_then(|name| rustix::fs::open(name, flags, Mode::empty()));
+        let fd = match named {
+            Ok(fd) => fd,
+            // A name of another mount namespace, as in a container.
+            Err(_) => rustix::fs::open("/dev/tty", flags, Mode::empty())?,
+        };
+        // SAFETY: an `OwnedFd` owns its descriptor and names the same one until it is dropped.
+        let fd = unsafe { AsyncFd::register(fd)? };
+        Ok(Self { fd })
+    }
+
+    /// Columns and rows.
+    pub fn size(&self) -> io::Result<(u16, u16)> {
+        let size = termios::tcgetwinsize(self.fd.get_ref())?;
+        Ok((size.ws_col, size.ws_row))
+    }
+
+    /// Turns raw mode on; the settings of before the first call are what `put_back` restores.
+    pub fn raw(&self) -> io::Result<()> {
+        let fd = self.fd.get_ref();
+        let mut settings = termios::tcgetattr(fd)?;
+        let mut changed = changed();
+        if changed.is_none() {
+            *changed = Some(Changed {
+                fd: fd.try_clone()?,
+                before: settings.clone(),
+            });
+        }
+        settings.make_raw();
+        termios::tcsetattr(fd, OptionalActions::Now, &settings)?;
+        Ok(())
+    }
+
+    /// Writes what the terminal takes now; `WouldBlock` when that is nothing.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(self.fd.get_ref(), bytes)?)
+    }
+
+    /// Waits until the terminal takes bytes again. Call it after `write` gave `WouldBlock`.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.fd.writable().await?.clear_ready();
+        Ok(())
+    }
+
+    /// Waits for input and appends it; `UnexpectedEof` when the terminal is gone. This platform gives
+    /// bytes, never events. Dropping the future loses nothing.
+    pub async fn read(&mut self, into: &mut Vec<u8>) -> io::Result<Option<Event>> {
+        loop {
+            let mut ready = self.fd.readable().await?;
+            let mut buffer = [0; 4096];
+            match rustix::io::read(ready.get_inner(), &mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(len) => {
+                    into.extend_from_slice(&buffer[..len]);
+                    return Ok(None);
+                }
+                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::IO) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Writes `sequence` and puts the settings back, once: later calls do nothing until `raw` is called
+/// again. May be called from a panic hook; never blocks.
+pub fn put_back(sequence: &[u8]) {
+    let Some(Changed { fd, before }) = changed().take() else {
+        return;
+    };
+    let mut rest = sequence;
+    while !rest.is_empty() {
+        match rustix::io::write(&fd, rest) {
+            Ok(len) => rest = &rest[len..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    // Pending input may be the end of a mouse or key sequence: the shell must not read it.
+    let _ = termios::tcflush(&fd, termios::QueueSelector::IFlush);
+    let _ = termios::tcsetattr(&fd, OptionalActions::Now, &before);
+}
+
+/// What the system tells a console.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Resized,
+    /// Continued after a stop, maybe with the terminal changed by the shell.
+    Continued,
+    /// SIGTERM, SIGHUP or SIGINT.
+    End,
+}
+
+pub struct Signals {
+    resized: Signal,
+    continued: Signal,
+    stop: super::StopSignals,
+}
+
+impl Signals {
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            resized: signal(SignalKind::window_change())?,
+            continued: signal(SignalKind::from_raw(libc::SIGCONT))?,
+            stop: super::StopSignals::new()?,
+        })
+    }
+
+    /// The next one. Dropping the future loses nothing.
+    pub async fn recv(&mut self) -> Told {
+        tokio::select! {
+            () = self.stop.recv() => Told::End,
+            _ = self.resized.recv() => Told::Resized,
+            _ = self.continued.recv() => Told::Continued,
+        }
+    }
+}
+
+/// Stops this job as Ctrl-Z does; returns when it is continued.
+pub fn suspend() -> io::Result<()> {
+    kill_current_process_group(Number::TSTP)?;
+    Ok(())
+}
