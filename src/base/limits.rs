@@ -516,3 +516,5 @@ pub const HOLDER_END_TRIES_MAX: u32 = 100;
 pub const HOLDER_END_PAUSE_MS: u64 = 20;
 
 // Attention.
+/// From starting the agent in the background until it answers.
+pub const AGENT_START_MS: u64 = 10_000;

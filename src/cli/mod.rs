@@ -31,6 +31,7 @@ use crate::wire::Fault;
 
 pub use build_info::build_info;
 pub use output::report;
+pub use terminals::AttachArgs;
 pub use roles::{
     AgentAction, AgentArgs, AgentRunArgs, InviteArgs, JoinArgs, ReferenceArgs, ScriptAction,
     ScriptArgs, ServerAction, ServerArgs, ServerRunArgs, UpArgs,
@@ -38,14 +39,15 @@ pub use roles::{
 
 /// Looks after every workstation that you are responsible for.
 ///
+/// Without a command it opens the workspace: your terminal sessions, as `wingman attach` does.
+///
 /// `wingman up` starts everything on this machine. `wingman server` runs on a control host, `wingman
 /// agent` on each workstation; the other commands ask them. Without a server they ask the agent on
 /// this machine.
 #[derive(Debug, Parser)]
 #[command(
     name = "wingman",
-    disable_version_flag = true,
-    arg_required_else_help = true
+    disable_version_flag = true
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -96,7 +98,8 @@ impl Globals {
         Paths::resolve(self.data.clone())
     }
 
-    fn wanted(&self) -> Wanted {
+    /// Which server or agent was named.
+    pub fn wanted(&self) -> Wanted {
         Wanted {
             server: self.server.clone(),
             token: self.token.clone(),
@@ -137,6 +140,7 @@ pub enum Command {
     Server(ServerArgs),
     Agent(AgentArgs),
     Script(ScriptArgs),
+    Attach(AttachArgs),
     #[command(flatten)]
     Client(ClientCommand),
     #[command(hide = true)]
@@ -196,13 +200,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Globals, Comma
         build_info::print(cli.globals.json);
         return Err(exit::OK);
     }
-    match cli.command {
-        Some(command) => Ok((cli.globals, command)),
-        None => {
-            let _ = Cli::command().print_help();
-            Err(exit::USAGE)
-        }
-    }
+    let command = cli.command.unwrap_or_else(|| Command::Attach(AttachArgs::default()));
+    Ok((cli.globals, command))
 }
 
 /// The command line as clap sees it, for the reference.

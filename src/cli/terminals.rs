@@ -45,9 +45,6 @@ pub struct NewArgs {
     /// The terminal's size until a console attaches, such as 120x40.
     #[arg(long, value_name = "COLSxROWS", value_parser = cells, default_value = "80x24")]
     size: (u16, u16),
-    /// Attach to it at once.
-    #[arg(long, short = 'a')]
-    pub attach: bool,
     /// The program and its arguments.
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,

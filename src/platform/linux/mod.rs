@@ -1,6 +1,7 @@
 //! Linux with X11. A Wayland session answers `Unsupported`, since captures through its XWayland are
 //! black.
 
+pub mod background;
 mod capture;
 mod client_process;
 mod clipboard;

@@ -3,6 +3,8 @@
 //! The server, the command line and the journal work on such a host; its agent has no desktop.
 
 // Unix domain sockets and signals are the same on every Unix.
+#[path = "../linux/background.rs"]
+pub mod background;
 #[path = "../linux/local_socket.rs"]
 pub mod local_socket;
 #[path = "../linux/signals.rs"]

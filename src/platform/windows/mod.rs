@@ -3,6 +3,7 @@
 //! Invariants: the process is per-monitor DPI aware before the first call, so that every coordinate
 //! is a physical pixel; a handle from outside is checked before it is used.
 
+pub mod background;
 mod capture;
 mod clipboard;
 mod cpu;
