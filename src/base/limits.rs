@@ -312,3 +312,12 @@ pub const STREAM_PIECES_MAX: usize = 4;
 pub const SESSION_CREATE_TIMEOUT_MS: u64 = 30_000;
 /// From `session.kill` until every process is gone, SIGKILL included.
 pub const SESSION_KILL_TIMEOUT_MS: u64 = 10_000;
+
+// Streams on the wires.
+
+/// A control piece of a stream, in bytes. A reader that has taken everything holds back at most half
+/// of the first credit, so that one of this length, kind byte included, always gets through. Longer:
+/// the stream ends with `invalid_message`.
+pub const STREAM_CONTROL_LEN_MAX: usize = CHANNEL_CREDIT_FIRST / 2 - 1;
+/// A message on a console's WebSocket, either way. Longer: the socket closes.
+pub const SOCKET_MESSAGE_LEN_MAX: usize = 64 * 1024;

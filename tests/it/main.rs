@@ -33,6 +33,7 @@ mod script_examples;
 mod script_host;
 mod script_limits;
 mod script_modules;
+mod streams;
 mod typing;
 mod vectors;
 mod window;
