@@ -22,7 +22,10 @@ const MARK: &[u8] = b"QZXJQZXJ";
 const LETTERS: &[u8] = b"QZVY";
 
 fn main() {
-    let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let only: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
     let wants = |name: &str| only.is_empty() || only.iter().any(|one| one == name);
     if wants("echo") {
         echo();
@@ -59,7 +62,12 @@ fn ascii() -> Vec<u8> {
         if data.len() >= ASCII_LEN {
             break;
         }
-        data.extend_from_slice(format!("{line:08} the quick brown fox jumps over the lazy dog and runs away from it\n").as_bytes());
+        data.extend_from_slice(
+            format!(
+                "{line:08} the quick brown fox jumps over the lazy dog and runs away from it\n"
+            )
+            .as_bytes(),
+        );
     }
     data
 }
@@ -116,8 +124,16 @@ fn keys(screen: &mut Screen) -> Vec<Duration> {
 
 fn echo() {
     let tell = |name: &str, mut times: Vec<Duration>| {
-        figure(&format!("echo_{name}_p50"), percentile(&mut times, 0.5), "ms");
-        figure(&format!("echo_{name}_p95"), percentile(&mut times, 0.95), "ms");
+        figure(
+            &format!("echo_{name}_p50"),
+            percentile(&mut times, 0.5),
+            "ms",
+        );
+        figure(
+            &format!("echo_{name}_p95"),
+            percentile(&mut times, 0.95),
+            "ms",
+        );
     };
     let mut bare = Screen::start(&mut Screen::command("cat", &[]));
     bare.settle();
@@ -164,7 +180,10 @@ fn flood(name: &str, data: &[u8]) {
         figure(&format!("{name}_{who}"), rate, "MB/s");
         figure(&format!("{name}_{who}_sent"), best.1 as f64 / 1e6, "MB");
     };
-    run("bare", &mut Screen::start(&mut Screen::command("sh", &program[1..])));
+    run(
+        "bare",
+        &mut Screen::start(&mut Screen::command("sh", &program[1..])),
+    );
     run("tmux", &mut host::tmux(&program));
     let machine = Machine::agent();
     machine.new_session("flood", &program);
@@ -199,12 +218,20 @@ fn attach() {
     let mut first = host::tmux(&["sh", "-c", &fill]);
     first.wait_for(MARK);
     first.settle();
-    figure("attach_tmux", measure(Box::new(|| host::tmux_attach())), "ms");
+    figure(
+        "attach_tmux",
+        measure(Box::new(|| host::tmux_attach())),
+        "ms",
+    );
     drop(first);
     let machine = Machine::agent();
     machine.new_session("full", &["sh", "-c", &fill]);
     machine.wait_for_text("full", &mark);
-    figure("attach_wingman", measure(Box::new(|| machine.console("full", &[]))), "ms");
+    figure(
+        "attach_wingman",
+        measure(Box::new(|| machine.console("full", &[]))),
+        "ms",
+    );
 }
 
 /// From asking for a session until its prompt shows, less what the shell itself takes.
@@ -277,7 +304,10 @@ fn idle() {
     std::thread::sleep(Duration::from_secs(5));
     figure("idle_none", spent(&[machine.agent_pid()]) as f64, "ticks");
     for at in 0..IDLE_SESSIONS {
-        machine.new_session(&format!("s{at}"), &["sh", "-c", "printf QZXJ; printf QZXJ; exec cat"]);
+        machine.new_session(
+            &format!("s{at}"),
+            &["sh", "-c", "printf QZXJ; printf QZXJ; exec cat"],
+        );
     }
     for at in 0..IDLE_SESSIONS {
         machine.wait_for_text(&format!("s{at}"), "QZXJQZXJ");

@@ -23,12 +23,16 @@ pub struct Screen {
 impl Screen {
     pub fn command(program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
-        command.args(args).env("TERM", "xterm-256color").env_remove("TMUX");
+        command
+            .args(args)
+            .env("TERM", "xterm-256color")
+            .env_remove("TMUX");
         command
     }
 
     pub fn start(command: &mut Command) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("a terminal");
         grantpt(&master).expect("grant");
         unlockpt(&master).expect("unlock");
         let size = Winsize {
@@ -41,7 +45,12 @@ impl Screen {
         let name = ptsname(&master, Vec::new()).expect("its name");
         let path = std::path::PathBuf::from(name.to_str().expect("a path"));
         let open = || {
-            std::fs::File::options().read(true).write(true).open(&path).map(Stdio::from).expect("open the terminal")
+            std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(&path)
+                .map(Stdio::from)
+                .expect("open the terminal")
         };
         command.stdin(open()).stdout(open()).stderr(open());
         // SAFETY: both calls are safe after a fork; they neither allocate nor lock.
@@ -76,7 +85,11 @@ impl Screen {
             tv_nsec: i64::from(patience.subsec_nanos()),
         };
         let fd = self.master.as_fd();
-        let ready = poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&time)).expect("poll");
+        let ready = poll(
+            &mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)],
+            Some(&time),
+        )
+        .expect("poll");
         if ready == 0 {
             return false;
         }
@@ -96,7 +109,11 @@ impl Screen {
             }
             let keep = self.unseen.len().saturating_sub(wanted.len());
             self.unseen.drain(..keep);
-            assert!(self.read(deadline.saturating_duration_since(Instant::now())), "waited in vain for {:?}", String::from_utf8_lossy(wanted));
+            assert!(
+                self.read(deadline.saturating_duration_since(Instant::now())),
+                "waited in vain for {:?}",
+                String::from_utf8_lossy(wanted)
+            );
         }
     }
 

@@ -518,3 +518,12 @@ pub const HOLDER_END_PAUSE_MS: u64 = 20;
 // Attention.
 /// From starting the agent in the background until it answers.
 pub const AGENT_START_MS: u64 = 10_000;
+
+// Streams on the wires.
+
+/// A control piece of a stream, in bytes. A reader that has taken everything holds back at most half
+/// of the first credit, so that one of this length, kind byte included, always gets through. Longer:
+/// the stream ends with `invalid_message`.
+pub const STREAM_CONTROL_LEN_MAX: usize = CHANNEL_CREDIT_FIRST / 2 - 1;
+/// A message on a console's WebSocket, either way. Longer: the socket closes.
+pub const SOCKET_MESSAGE_LEN_MAX: usize = 64 * 1024;

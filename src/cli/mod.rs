@@ -31,11 +31,11 @@ use crate::wire::Fault;
 
 pub use build_info::build_info;
 pub use output::report;
-pub use terminals::AttachArgs;
 pub use roles::{
     AgentAction, AgentArgs, AgentRunArgs, InviteArgs, JoinArgs, ReferenceArgs, ScriptAction,
     ScriptArgs, ServerAction, ServerArgs, ServerRunArgs, UpArgs,
 };
+pub use terminals::AttachArgs;
 
 /// Looks after every workstation that you are responsible for.
 ///
@@ -45,10 +45,7 @@ pub use roles::{
 /// agent` on each workstation; the other commands ask them. Without a server they ask the agent on
 /// this machine.
 #[derive(Debug, Parser)]
-#[command(
-    name = "wingman",
-    disable_version_flag = true
-)]
+#[command(name = "wingman", disable_version_flag = true)]
 pub struct Cli {
     #[command(flatten)]
     pub globals: Globals,
@@ -200,7 +197,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Globals, Comma
         build_info::print(cli.globals.json);
         return Err(exit::OK);
     }
-    let command = cli.command.unwrap_or_else(|| Command::Attach(AttachArgs::default()));
+    let command = cli
+        .command
+        .unwrap_or_else(|| Command::Attach(AttachArgs::default()));
     Ok((cli.globals, command))
 }
 

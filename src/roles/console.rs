@@ -33,7 +33,8 @@ async fn open(args: AttachArgs, globals: &Globals) -> Result<Left, Fault> {
         ));
     }
     let paths = globals.paths()?;
-    let config = ConsoleConfig::load(&paths.console_toml()).map_err(|error| config_fault(&error))?;
+    let config =
+        ConsoleConfig::load(&paths.console_toml()).map_err(|error| config_fault(&error))?;
     let options = Options {
         places: places(globals, &paths).await?,
         focus: args.session,
@@ -55,7 +56,11 @@ async fn open(args: AttachArgs, globals: &Globals) -> Result<Left, Fault> {
 /// that this user is logged in to.
 async fn places(globals: &Globals, paths: &Paths) -> Result<Vec<Place>, Fault> {
     let wanted = globals.wanted();
-    if wanted.server.as_deref().is_some_and(|server| server != "local") {
+    if wanted
+        .server
+        .as_deref()
+        .is_some_and(|server| server != "local")
+    {
         let found = find(&wanted, paths)?;
         return Ok(vec![place(found).await?]);
     }
@@ -99,13 +104,20 @@ async fn place(found: Found) -> Result<Place, Fault> {
 /// Starts the agent so that it outlives this terminal; what it says goes to a file.
 fn start_agent(globals: &Globals, paths: &Paths) -> Result<(), Fault> {
     let failed = |what: &str, error: std::io::Error| {
-        Fault::new(Code::EndpointUnavailable, format!("start the agent: {what}: {error}"))
+        Fault::new(
+            Code::EndpointUnavailable,
+            format!("start the agent: {what}: {error}"),
+        )
     };
     super::private_dir(&paths.data_dir)?;
     super::private_dir(&paths.agent_dir())?;
-    let executable = std::env::current_exe().map_err(|error| failed("find this program's file", error))?;
-    let log = std::fs::File::create(agent_log(paths)).map_err(|error| failed("open its log", error))?;
-    let second = log.try_clone().map_err(|error| failed("open its log", error))?;
+    let executable =
+        std::env::current_exe().map_err(|error| failed("find this program's file", error))?;
+    let log =
+        std::fs::File::create(agent_log(paths)).map_err(|error| failed("open its log", error))?;
+    let second = log
+        .try_clone()
+        .map_err(|error| failed("open its log", error))?;
     let mut command = std::process::Command::new(executable);
     command
         .args(["agent", "run"])
@@ -122,7 +134,10 @@ fn start_agent(globals: &Globals, paths: &Paths) -> Result<(), Fault> {
     if globals.json {
         return Ok(());
     }
-    eprintln!("started the agent of this machine; its log is {}", agent_log(paths).display());
+    eprintln!(
+        "started the agent of this machine; its log is {}",
+        agent_log(paths).display()
+    );
     Ok(())
 }
 
@@ -135,7 +150,11 @@ async fn wait_for_agent(here: &Wanted, paths: &Paths) -> Result<Caller, Fault> {
     loop {
         match connect(find(here, paths)?).await {
             Err(fault) if tokio::time::Instant::now() > limit => {
-                let text = format!("{}; its log is {}", fault.message, agent_log(paths).display());
+                let text = format!(
+                    "{}; its log is {}",
+                    fault.message,
+                    agent_log(paths).display()
+                );
                 return Err(Fault::new(Code::EndpointUnavailable, text));
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -146,7 +165,9 @@ async fn wait_for_agent(here: &Wanted, paths: &Paths) -> Result<Caller, Fault> {
 
 /// Who this is, shown to other consoles.
 fn label() -> String {
-    let user = ["USER", "LOGNAME", "USERNAME"].iter().find_map(|name| std::env::var(name).ok());
+    let user = ["USER", "LOGNAME", "USERNAME"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok());
     let host = crate::agent::identity::hostname();
     format!("{}@{host}", user.unwrap_or_else(|| "somebody".into()))
 }

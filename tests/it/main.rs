@@ -37,6 +37,7 @@ mod script_examples;
 mod script_host;
 mod script_limits;
 mod script_modules;
+mod streams;
 mod terminals;
 mod typing;
 mod vectors;

@@ -89,20 +89,50 @@ fn capture() -> Result<()> {
 /// What `bench terminals` is held against: (figure, what it is compared with, a factor on that, at
 /// most or at least, a bound of its own). A figure has to hold both.
 const TERMINAL_BOUNDS: [(&str, Option<(&str, f64)>, Bound, Option<f64>); 16] = [
-    ("echo_wingman_p50", Some(("echo_tmux_p50", 2.5)), Bound::Most, Some(0.4)),
+    (
+        "echo_wingman_p50",
+        Some(("echo_tmux_p50", 2.5)),
+        Bound::Most,
+        Some(0.4),
+    ),
     ("echo_wingman_p95", None, Bound::Most, Some(1.5)),
     ("echo_server_p50", None, Bound::Most, Some(0.8)),
-    ("ascii_wingman", Some(("ascii_tmux", 1.3)), Bound::Least, None),
-    ("ascii_wingman", Some(("ascii_bare", 0.7)), Bound::Least, None),
+    (
+        "ascii_wingman",
+        Some(("ascii_tmux", 1.3)),
+        Bound::Least,
+        None,
+    ),
+    (
+        "ascii_wingman",
+        Some(("ascii_bare", 0.7)),
+        Bound::Least,
+        None,
+    ),
     ("ascii_wingman_sent", None, Bound::Most, Some(2.0)),
-    ("frames_wingman", Some(("frames_tmux", 2.0)), Bound::Least, None),
+    (
+        "frames_wingman",
+        Some(("frames_tmux", 2.0)),
+        Bound::Least,
+        None,
+    ),
     ("frames_wingman_sent", None, Bound::Most, Some(1.5)),
     ("attach_wingman", None, Bound::Most, Some(30.0)),
     ("new_wingman", None, Bound::Most, Some(15.0)),
     ("memory_empty", None, Bound::Most, Some(1.0)),
     ("memory_full", None, Bound::Most, Some(4.5)),
-    ("memory_full", Some(("memory_full_tmux", 1.0)), Bound::Most, None),
-    ("idle_sessions", Some(("idle_none", 1.0)), Bound::Near, Some(1.0)),
+    (
+        "memory_full",
+        Some(("memory_full_tmux", 1.0)),
+        Bound::Most,
+        None,
+    ),
+    (
+        "idle_sessions",
+        Some(("idle_none", 1.0)),
+        Bound::Near,
+        Some(1.0),
+    ),
     ("interrupt_wingman", None, Bound::Most, Some(1.0)),
     ("new_wingman", Some(("new_tmux", 1.0)), Bound::Most, None),
 ];
@@ -140,8 +170,15 @@ fn terminals() -> Result<()> {
                 (limit, value <= limit)
             }
         };
-        let word = if matches!(bound, Bound::Least) { "least" } else { "most" };
-        println!("{name}: {value:.3} (at {word} {limit:.3}){}", if kept { "" } else { "  MISSED" });
+        let word = if matches!(bound, Bound::Least) {
+            "least"
+        } else {
+            "most"
+        };
+        println!(
+            "{name}: {value:.3} (at {word} {limit:.3}){}",
+            if kept { "" } else { "  MISSED" }
+        );
         if !kept {
             missed.push(*name);
         }
