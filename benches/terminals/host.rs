@@ -58,7 +58,11 @@ impl Machine {
         machine.ready();
         machine.until("the agent to be online", |machine| {
             let agents = machine.json(&["agents", "--json"]);
-            agents.to_string().contains("\"online\":true").then_some(())
+            let items = agents["items"].as_array()?;
+            items
+                .iter()
+                .any(|agent| agent["status"] != "offline")
+                .then_some(())
         });
         machine
     }

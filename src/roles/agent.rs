@@ -28,6 +28,9 @@ use crate::wire::{Code, Fault};
 /// How often the node looks at what works on its host.
 const PROBE_EVERY: Duration = Duration::from_secs(15);
 
+/// How many such looks lie between two of those for sessions that ended long ago: an hour.
+const LOOKS_PER_PRUNING: u64 = 240;
+
 /// What an agent is started with.
 pub struct Start {
     pub paths: Paths,
@@ -297,9 +300,12 @@ fn read_rules(dir: &std::path::Path) -> Result<RuleSet, Fault> {
 /// Looks at what works on this host, now and then.
 async fn probe(node: Arc<Node>) {
     let stop = node.shutdown_token();
-    loop {
+    for look in 1_u64.. {
         if let Err(fault) = node.probe_capabilities().await {
             tracing::warn!(%fault, "cannot tell what works on this host");
+        }
+        if look % LOOKS_PER_PRUNING == 0 {
+            node.prune_sessions().await;
         }
         tokio::select! {
             () = stop.cancelled() => return,

@@ -15,6 +15,7 @@ use super::executions::{Executions, Parts};
 use super::handlers;
 use super::kv::NodeKv;
 use super::records::Records;
+use crate::base::EpochMillis;
 use crate::base::ids::{AgentId, InstanceId};
 use crate::desktop::{CaptureReport, CaptureStore};
 use crate::journal::Journal;
@@ -193,16 +194,26 @@ impl Node {
         Ok(())
     }
 
-    /// Makes the first new terminal session start quickly, and forgets those that ended long ago.
+    /// Makes the first new terminal session start quickly.
     pub async fn prepare_sessions(&self) {
+        self.with_sessions(Sessions::warm_up).await;
+        self.prune_sessions().await;
+    }
+
+    /// Forgets sessions that ended long ago.
+    pub async fn prune_sessions(&self) {
+        self.with_sessions(|sessions| sessions.prune(EpochMillis::now()))
+            .await;
+    }
+
+    async fn with_sessions(&self, work: impl FnOnce(&Sessions) + Send + 'static) {
         let sessions = Arc::clone(&self.sessions);
-        let prepared = super::blocking(move || {
-            sessions.warm_up();
-            sessions.prune(crate::base::EpochMillis::now());
+        let done = super::blocking(move || {
+            work(&sessions);
             Ok(())
         });
-        if let Err(fault) = prepared.await {
-            tracing::warn!(%fault, "prepare terminal sessions");
+        if let Err(fault) = done.await {
+            tracing::warn!(%fault, "look after terminal sessions");
         }
     }
 

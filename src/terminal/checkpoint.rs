@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use super::grid::{Grid, HistoryBlocks, Options, Role, Scrollback, Size};
+use super::grid::{Grid, HistoryBlocks, Options, ProgramStatus, Role, Scrollback, Size};
 use super::holder::{Block, FromHolder, NewCheckpoint, Position, Reader};
 use super::hub::TerminalOptions;
 use super::session::{Screen, Session};
@@ -34,6 +34,18 @@ struct Header {
     columns: u16,
     /// The first line of history that is kept.
     first_line: u64,
+    /// What the program said last of what it is doing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+}
+
+/// OSC 7501 as the program gave it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Status {
+    state: Option<String>,
+    app: Option<String>,
+    kind: Option<String>,
+    message: Option<String>,
 }
 
 /// What the holder has of the history.
@@ -67,6 +79,7 @@ impl Restored {
                 recording: None,
                 effects: Vec::new(),
                 sync_since: None,
+                status: None,
             },
             at: Position::default(),
         }
@@ -133,8 +146,14 @@ pub(super) fn store(session: &Session, screen: &mut Screen) {
         rows: size.rows,
         columns: exported.columns,
         first_line: grid.first_line(),
+        status: screen.status.as_ref().map(|status| Status {
+            state: status.state.clone(),
+            app: status.app.clone(),
+            kind: status.kind.clone(),
+            message: status.message.clone(),
+        }),
     };
-    // INVARIANT: a header has only numbers.
+    // INVARIANT: a header has only numbers and texts.
     let mut image = serde_json::to_vec(&header).unwrap_or_default();
     image.push(b'\n');
     image.extend_from_slice(&grid.snapshot(Scrollback::None));
@@ -209,6 +228,13 @@ pub(super) fn read(
     import(&mut screen.grid, &header, blocks, &mut screen.sent)?;
     screen.next = at;
     screen.checkpointed = at;
+    screen.status = header.status.map(|status| ProgramStatus {
+        state: status.state,
+        app: status.app,
+        kind: status.kind,
+        message: status.message,
+        raw: String::new(),
+    });
     restored.at = at;
     Ok(Some(restored))
 }

@@ -363,6 +363,11 @@ impl Screen {
         }
         self.grid.feed(new, &mut self.effects);
         self.next.offset += bytes.len() as u64;
+        let said = self.effects.iter().rev().find_map(|effect| match effect {
+            Effect::ProgramStatus(status) => Some(status.clone()),
+            _ => None,
+        });
+        self.status = said.or(self.status.take());
         self.sync_since = match (self.grid.modes().synchronized, self.sync_since) {
             (true, since) => since.or(Some(now)),
             (false, _) => None,

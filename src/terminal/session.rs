@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 
 use super::checkpoint::Sent;
-use super::grid::{Effect, Grid};
+use super::grid::{Effect, Grid, ProgramStatus};
 use super::holder::{Position, Writer};
 use super::hub::Hub;
 use super::outbox::Outbox;
@@ -65,6 +65,8 @@ pub(super) struct Screen {
     pub effects: Vec<Effect>,
     /// When the program's synchronized update began.
     pub sync_since: Option<EpochMillis>,
+    /// What the program said last of what it is doing.
+    pub status: Option<ProgramStatus>,
 }
 
 /// An attached console.

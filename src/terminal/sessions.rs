@@ -22,7 +22,7 @@ use super::hub::{Hub, Sink, TerminalOptions};
 use super::launch::{self, Launch, User};
 use super::session::{Counters, Due, Facts, Life, Screen, Seats, Session, Told, lock};
 use super::stored::Stored;
-use super::{attach, feed};
+use super::{attach, feed, translate};
 use crate::base::ids::TerminalId;
 use crate::base::{EpochMillis, Secret, limits};
 use crate::model::attention::{Input, RuleSet, SessionAttention};
@@ -373,7 +373,21 @@ impl Sessions {
             life: Life::Running,
         };
         let session = self.add(parts);
-        session.attend(Input::Started, EpochMillis::now());
+        let now = EpochMillis::now();
+        session.attend(Input::Started, now);
+        let (title, status) = {
+            let screen = lock(&session.screen);
+            (
+                screen.grid.title().map(str::to_owned),
+                screen.status.clone(),
+            )
+        };
+        if title.is_some() {
+            session.attend(Input::Title(title), now);
+        }
+        if let Some(status) = status.and_then(translate::program_status) {
+            session.attend(Input::ProgramStatus(status), now);
+        }
         let fed = Arc::clone(&session);
         std::thread::Builder::new()
             .name(format!("session-{}", &session.id().as_str()[..4]))

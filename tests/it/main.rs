@@ -4,6 +4,7 @@
 mod support;
 
 mod architecture;
+mod attach;
 mod attention;
 mod auth;
 mod capture;

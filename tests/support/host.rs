@@ -129,6 +129,29 @@ impl Host {
         port
     }
 
+    /// Joins this machine's agent to this machine's server, which runs.
+    pub fn join_agent(&self) {
+        let invited = self.json(&["server", "invite", "--json"]);
+        let joined = self.run(&[
+            "agent",
+            "join",
+            invited["join"].as_str().expect("a join string"),
+        ]);
+        assert!(joined.status.success(), "{}", text(&joined));
+    }
+
+    /// Waits until the server shows the only workstation as connected.
+    pub fn wait_until_online(&self) {
+        wait_for("the agent to be online", || {
+            let agents = self.api("GET", "/api/agents", None).ok()?;
+            let online = agents["items"]
+                .as_array()?
+                .iter()
+                .any(|agent| agent["status"] != "offline");
+            online.then_some(())
+        });
+    }
+
     /// Starts `wingman agent run` and waits for its local socket.
     pub fn start_agent(&self) -> Role {
         let role = self.spawn(&["agent", "run", "--display", &self.display], "agent.log");

@@ -45,6 +45,10 @@ const REMOVED: &[&str] = &[
     "WATCHDOG_USEC",
     "WEZTERM_PANE",
     "WEZTERM_UNIX_SOCKET",
+    // The agent's own way to a server, and its secret.
+    "WINGMAN_PIN",
+    "WINGMAN_SERVER",
+    "WINGMAN_TOKEN",
     "WINDOW",
     "WT_SESSION",
     "ZELLIJ",
