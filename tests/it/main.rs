@@ -26,6 +26,7 @@ mod link_support;
 mod openapi;
 mod peer;
 mod process;
+mod programs;
 mod protocol1;
 mod rbac;
 mod recovery;
