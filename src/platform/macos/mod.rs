@@ -5,12 +5,17 @@
 // Unix domain sockets and signals are the same on every Unix.
 #[path = "../linux/local_socket.rs"]
 pub mod local_socket;
+pub mod sessions;
 #[path = "../linux/signals.rs"]
 mod signals;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+pub use sessions as foreground;
+pub use sessions as holder_io;
+pub use sessions as session_socket;
+pub use sessions::zygote;
 pub use signals::StopSignals;
 
 use super::{Backend, Launch, OpenOptions, PlatformError, Process, Processes, Result, Terminate};
