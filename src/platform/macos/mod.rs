@@ -7,6 +7,7 @@
 pub mod background;
 #[path = "../linux/local_socket.rs"]
 pub mod local_socket;
+pub mod sessions;
 #[path = "../linux/signals.rs"]
 mod signals;
 #[path = "../linux/tty.rs"]
@@ -15,6 +16,10 @@ pub mod tty;
 use std::process::ExitCode;
 use std::time::Duration;
 
+pub use sessions as foreground;
+pub use sessions as holder_io;
+pub use sessions as session_socket;
+pub use sessions::zygote;
 pub use signals::StopSignals;
 
 use super::{Backend, Launch, OpenOptions, PlatformError, Process, Processes, Result, Terminate};
