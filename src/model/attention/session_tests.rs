@@ -618,6 +618,16 @@ fn an_end_is_final_and_needs_no_timer() {
 }
 
 #[test]
+fn without_rules_the_screen_is_not_asked_for() {
+    let mut machine = SessionAttention::new(Arc::new(RuleSet::default()));
+    let effects = machine.step(Input::Output { bytes: 1 }, EpochMillis(0));
+    assert!(effects.want_probe && !effects.want_screen);
+    machine.step(Input::Probe(running("make")), EpochMillis(300));
+    machine.step(Input::Tick, EpochMillis(300));
+    assert_eq!(machine.current().state, State::Working);
+}
+
+#[test]
 fn explain_names_every_source_the_winner_and_the_rules_tried() {
     let mut session = Session::new();
     let claude = facts("claude", Some(true), Some(false), Some(false));
