@@ -238,6 +238,9 @@ impl SessionAttention {
     }
 
     fn notify(&mut self, notify: Notify, now: EpochMillis) {
+        if notify.is_command() {
+            return;
+        }
         let what = format!("the program sent a notification (OSC {})", notify.source);
         let detail = match notify.title {
             Some(title) if !title.is_empty() => format!("{title}: {}", notify.body),

@@ -446,6 +446,20 @@ fn a_bell_or_a_notification_wants_attention_without_a_kind() {
 }
 
 #[test]
+fn progress_calls_nobody() {
+    let mut session = Session::new();
+    for body in ["4;1;50", "9;/home/dev", "4;0;"] {
+        let (source, title, body) = (9, None, body.to_owned());
+        session.step(Input::Notify(Notify {
+            source,
+            title,
+            body,
+        }));
+    }
+    assert_eq!(session.settle().state, State::Unknown);
+}
+
+#[test]
 fn a_call_for_attention_at_a_prompt_is_a_result() {
     let mut session = Session::new();
     session.shows(at_prompt(), screen(&["$ "]));
