@@ -408,6 +408,8 @@ pub const ATTENTION_BELL_ECHO_MS: i64 = 500;
 pub const ATTENTION_EVIDENCE_MAX: usize = 6;
 /// Characters of a sentence or quotation of evidence. Longer: cut, with an ellipsis.
 pub const ATTENTION_TEXT_MAX: usize = 240;
+/// Characters of a program's name in OSC 7501. Longer: left out.
+pub const ATTENTION_APP_LEN_MAX: usize = 32;
 /// Bottom rows of a screen that rules may see. More: the upper ones are left out.
 pub const ATTENTION_ROWS_MAX: usize = 40;
 /// Characters of one such row. Longer: cut.
