@@ -529,3 +529,15 @@ pub const AGENT_START_MS: u64 = 10_000;
 pub const STREAM_CONTROL_LEN_MAX: usize = CHANNEL_CREDIT_FIRST / 2 - 1;
 /// A message on a console's WebSocket, either way. Longer: the socket closes.
 pub const SOCKET_MESSAGE_LEN_MAX: usize = 64 * 1024;
+/// From asking a workstation for its sessions until its last answer is used instead.
+pub const SESSION_LIST_TIMEOUT_MS: u64 = 2_000;
+/// Sessions kept of one workstation's list. More are cut off.
+pub const SESSIONS_PER_MACHINE_MAX: usize = 1_024;
+/// Bytes typed at a console that wait for its workstation. Full: the socket is not read.
+pub const CONSOLE_INPUT_QUEUED_LEN_MAX: usize = 1024 * 1024;
+/// A console's socket that takes nothing for so long is closed with `console_too_slow`.
+pub const CONSOLE_WRITE_TIMEOUT_MS: u64 = 30_000;
+/// What the system keeps unsent of an HTTP connection; it bounds a console that gives no credit.
+pub const HTTP_SEND_BUFFER_LEN: usize = 128 * 1024;
+/// Silence on an HTTP connection until the system asks whether the other end is alive.
+pub const HTTP_KEEPALIVE_MS: u64 = 30_000;
