@@ -10,6 +10,8 @@
 //! as it was. Colours, texts and names from sessions are hostile until cleaned.
 
 mod app;
+#[cfg(test)]
+mod app_tests;
 pub mod backend;
 pub mod cell;
 mod chrome;

@@ -109,8 +109,8 @@ impl View {
         let popup_caret = chrome::draw(app, now, &self.layout, &mut self.buffer);
         self.caret = match popup_caret {
             Some((x, y)) => Caret {
-                x,
-                y,
+                x: x.min(screen.cols - 1),
+                y: y.min(screen.rows - 1),
                 visible: true,
                 shape: 0,
             },

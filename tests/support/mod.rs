@@ -2,6 +2,7 @@
 
 pub mod host;
 pub mod painted;
+pub mod scripted_place;
 pub mod xvfb;
 
 use std::time::{Duration, Instant};

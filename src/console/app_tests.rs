@@ -1,0 +1,549 @@
+//! The whole console without a terminal: places and streams are played by the test, frames are read
+//! back by an emulator that is not ours.
+
+use std::time::{Duration, Instant};
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+
+use super::app::{App, Effect, Happened, Left, Mode, Start};
+use super::keymap::Command;
+use super::paint::{Damage, Painter};
+use super::pane::{SessionKey, Status};
+use super::popup::Popup;
+use super::view::View;
+use crate::base::ids::{ConsoleId, TerminalId};
+use crate::base::{EpochMillis, Timestamp};
+use crate::config::ConsoleConfig;
+use crate::wire::messages::attention::{Attention, State};
+use crate::wire::messages::sessions::*;
+use crate::wire::stream::{Piece, PieceKind, StreamEnd};
+use crate::wire::{Code, Fault};
+
+pub fn session(id: &str, name: &str, machine: &str, state: State) -> Session {
+    Session {
+        id: TerminalId::parse(id).unwrap(),
+        machine: machine.into(),
+        name: name.into(),
+        base_path: "/home/ann/src/wingman".into(),
+        base_kind: BaseKind::Home,
+        shell: "/bin/bash".into(),
+        args: Vec::new(),
+        cwd: None,
+        created_at: Timestamp(EpochMillis(1)),
+        cols: 80,
+        rows: 24,
+        attached: 0,
+        foreground: true,
+        program: Some("claude".into()),
+        pid: 7,
+        exit_code: None,
+        exit_signal: None,
+        exited_at: None,
+        incompatible: false,
+        bytes_out: 0,
+        title: None,
+        last_output_at: None,
+        last_input_at: None,
+        attention: Attention {
+            state,
+            since: EpochMillis(1_000),
+            revision: 1,
+            ..Attention::default()
+        },
+        lease: Lease::default(),
+        recording: false,
+    }
+}
+
+/// A console, the emulator that it paints to, and the far ends of its streams.
+struct Stage {
+    app: App,
+    view: View,
+    painter: Painter,
+    outer: vt100::Parser,
+    now: Instant,
+    ends: Vec<(SessionKey, StreamEnd)>,
+    left: Option<Left>,
+    calls: Vec<(&'static str, serde_json::Value)>,
+}
+
+impl Stage {
+    fn new(cols: u16, rows: u16, start: Start) -> Self {
+        let now = Instant::now();
+        let places = [("here".to_owned(), true), ("server".to_owned(), false)];
+        let app = App::new(
+            ConsoleConfig::default(),
+            &places,
+            start,
+            (cols, rows),
+            (now, 61_000),
+        )
+        .unwrap();
+        Self {
+            app,
+            view: View::new(cols, rows),
+            painter: Painter::new(cols, rows),
+            outer: vt100::Parser::new(rows, cols, 0),
+            now,
+            ends: Vec::new(),
+            left: None,
+            calls: Vec::new(),
+        }
+    }
+
+    /// Two sessions here and one at the server, whose first one waits.
+    fn usual(cols: u16, rows: u16) -> Self {
+        let mut stage = Self::new(cols, rows, Start::default());
+        stage.list(0, vec![
+            session("aaaa", "build", "", State::Working),
+            session("bbbb", "agent", "", State::Waiting),
+        ]);
+        stage.list(1, vec![session("cccc", "far", "m1", State::Idle)]);
+        stage
+    }
+
+    fn list(&mut self, place: usize, sessions: Vec<Session>) {
+        let machines = (place == 1).then(|| {
+            vec![MachineStatus {
+                name: "m1".into(),
+                hostname: Some("tower".into()),
+                ok: true,
+                fetched_at: None,
+                error: None,
+            }]
+        });
+        let list = SessionList { sessions, machines };
+        self.app.happened(Happened::Listed(place, Ok(list)), self.now);
+        self.run();
+    }
+
+    /// Carries effects out; every attachment succeeds with a snapshot of two lines.
+    fn run(&mut self) {
+        self.app.tick(self.now);
+        while !self.app.effects.is_empty() {
+            for effect in std::mem::take(&mut self.app.effects) {
+                match effect {
+                    Effect::Attach { key, attempt, params } => self.attach(key, attempt, &params),
+                    Effect::Leave(left) => self.left = Some(left),
+                    Effect::Call { method, params, .. } => self.calls.push((method, params)),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn attach(&mut self, key: SessionKey, attempt: u64, params: &AttachParams) {
+        let (ours, theirs) = StreamEnd::pair();
+        let reply = AttachReply {
+            console_id: ConsoleId::parse("me").unwrap(),
+            offset: 5,
+            snapshot_bytes: 0,
+            truncated: false,
+            lease: Lease::default(),
+            session: session(key.id.as_str(), "x", "", State::Idle),
+        };
+        self.ends.retain(|(other, _)| *other != key);
+        self.ends.push((key.clone(), theirs));
+        let answer = Ok((reply, ours));
+        self.app.happened(Happened::Attached { key: key.clone(), attempt, answer }, self.now);
+        if params.since.is_none() {
+            let text = format!("hello from {}\r\n", key.id);
+            self.control(&key, &Control::Attached {
+                since: 5,
+                truncated: false,
+                snapshot_bytes: text.len() as u64,
+                cols: params.cols,
+                rows: params.rows,
+                console_id: None,
+                lease: Lease::default(),
+            });
+            self.piece(&key, PieceKind::Snapshot, text.as_bytes());
+        }
+    }
+
+    fn control(&mut self, key: &SessionKey, control: &Control) {
+        self.piece(key, PieceKind::Control, &serde_json::to_vec(control).unwrap());
+    }
+
+    fn piece(&mut self, key: &SessionKey, kind: PieceKind, body: &[u8]) {
+        let index = self.app.panes.iter().position(|pane| pane.key == *key).unwrap();
+        self.app.piece(index, Some(Piece::new(kind, body.to_vec())), self.now);
+    }
+
+    /// What the console sent to a session since the last call: typed bytes, then controls.
+    fn sent(&mut self, id: &str) -> (Vec<u8>, Vec<Control>) {
+        let mut typed = Vec::new();
+        let mut controls = Vec::new();
+        for pane in &mut self.app.panes {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            let _ = pane.poll(&mut context);
+        }
+        if let Some((_, end)) = self.ends.iter_mut().find(|(key, _)| key.id.as_str() == id) {
+            while let Ok(piece) = end.recv.try_recv() {
+                match piece.kind {
+                    PieceKind::Bytes => typed.extend_from_slice(&piece.body),
+                    _ => controls.push(serde_json::from_slice(&piece.body).unwrap()),
+                }
+            }
+        }
+        (typed, controls)
+    }
+
+    fn press(&mut self, code: KeyCode, modifiers: KeyModifiers) {
+        let event = Event::Key(KeyEvent::new(code, modifiers));
+        self.app.input(event, self.now);
+        self.run();
+    }
+
+    fn type_text(&mut self, text: &str) {
+        for c in text.chars() {
+            self.press(KeyCode::Char(c), KeyModifiers::NONE);
+        }
+    }
+
+    fn prefix(&mut self, key: char) {
+        self.press(KeyCode::Char('\\'), KeyModifiers::CONTROL);
+        self.press(KeyCode::Char(key), KeyModifiers::NONE);
+    }
+
+    fn command(&mut self, command: Command) {
+        self.app.command(command, self.now);
+        self.run();
+    }
+
+    /// Paints, and checks that the emulator shows what the frame holds.
+    fn shown(&mut self) -> String {
+        let size = self.app.size;
+        if (self.view.buffer.cols(), self.view.buffer.rows()) != size {
+            self.painter.forget(size.0, size.1);
+            self.outer.screen_mut().set_size(size.1, size.0);
+        }
+        let damage = self.view.draw(&mut self.app, self.now);
+        let mut out = Vec::new();
+        self.painter.frame(&self.view.buffer, self.view.caret, &damage, &mut out);
+        self.outer.process(&out);
+        self.check_shown();
+        self.outer.screen().contents()
+    }
+
+    fn check_shown(&self) {
+        let screen = self.outer.screen();
+        for y in 0..self.view.buffer.rows() {
+            for (x, cell) in self.view.buffer.row(y).iter().enumerate() {
+                let shown = screen.cell(y, x as u16).unwrap();
+                if cell.width > 0 {
+                    let text = if shown.has_contents() { shown.contents() } else { " " };
+                    assert_eq!(text, cell.glyph.as_str(), "at {x},{y}");
+                }
+            }
+        }
+        assert_eq!(screen.hide_cursor(), !self.view.caret.visible);
+        if self.view.caret.visible {
+            assert_eq!(screen.cursor_position(), (self.view.caret.y, self.view.caret.x));
+        }
+    }
+
+    fn focused(&self) -> &str {
+        self.app.pane().map_or("", |pane| pane.key.id.as_str())
+    }
+}
+
+fn here(id: &str) -> SessionKey {
+    SessionKey { place: 0, id: TerminalId::parse(id).unwrap() }
+}
+
+#[test]
+fn the_session_that_waits_gets_the_first_focus_and_the_list_shows_all() {
+    let mut stage = Stage::usual(120, 40);
+    assert_eq!(stage.focused(), "bbbb");
+    let text = stage.shown();
+    for wanted in ["hello from bbbb", "build", "agent", "far", "here", "tower", "working 1m", "claude"] {
+        assert!(text.contains(wanted), "{wanted}:\n{text}");
+    }
+}
+
+#[test]
+fn a_small_terminal_shows_the_session_and_one_line() {
+    let mut stage = Stage::usual(40, 10);
+    let text = stage.shown();
+    assert!(text.contains("hello from bbbb") && text.contains("agent"), "{text}");
+    assert!(!text.contains("tower"), "no sidebar: {text}");
+}
+
+#[test]
+fn marks_lists_and_ends_never_move_the_focus() {
+    let mut stage = Stage::usual(120, 40);
+    stage.command(Command::Number(2));
+    let before = stage.focused().to_owned();
+    stage.list(0, vec![
+        session("aaaa", "build", "", State::Waiting),
+        session("bbbb", "agent", "", State::Waiting),
+        session("dddd", "new", "", State::Error),
+    ]);
+    assert_eq!(stage.focused(), before);
+    stage.list(0, vec![session("dddd", "new", "", State::Waiting)]);
+    assert_eq!(stage.focused(), before, "its session is gone, its screen stays");
+    let key = stage.app.pane().unwrap().key.clone();
+    stage.control(&key, &Control::Exit { exit_code: Some(3), exit_signal: None });
+    stage.run();
+    assert_eq!(stage.focused(), before);
+    let text = stage.shown();
+    assert!(text.contains("ended with 3") && text.contains("1 new"), "{text}");
+    assert!(text.contains(&format!("hello from {before}")), "{text}");
+    stage.press(KeyCode::Enter, KeyModifiers::NONE);
+    assert_eq!(stage.focused(), "dddd", "a person chose it");
+}
+
+#[test]
+fn keys_reach_the_focused_program_and_nobody_else() {
+    let mut stage = Stage::usual(120, 40);
+    let far = SessionKey { place: 1, id: TerminalId::parse("cccc").unwrap() };
+    stage.app.split(&far, stage.now);
+    stage.run();
+    stage.sent("bbbb");
+    stage.sent("cccc");
+    stage.type_text("ls");
+    stage.press(KeyCode::Char('b'), KeyModifiers::CONTROL);
+    assert_eq!(stage.sent("bbbb").0, b"ls\x02");
+    assert_eq!(stage.sent("cccc"), (Vec::new(), Vec::new()));
+    let text = stage.shown();
+    assert!(text.contains("hello from bbbb") && text.contains("hello from cccc"), "{text}");
+}
+
+#[test]
+fn the_prefix_twice_and_the_literal_key_go_through() {
+    let mut stage = Stage::usual(80, 24);
+    stage.sent("bbbb");
+    for _ in 0..2 {
+        stage.press(KeyCode::Char('\\'), KeyModifiers::CONTROL);
+    }
+    assert_eq!(stage.sent("bbbb").0, b"\x1c");
+    stage.prefix('e');
+    assert_eq!(stage.app.mode, Mode::Literal);
+    stage.press(KeyCode::Char('\\'), KeyModifiers::CONTROL);
+    assert_eq!(stage.sent("bbbb").0, b"\x1c");
+    stage.prefix('d');
+    assert_eq!(stage.left, Some(Left::Detached));
+}
+
+#[test]
+fn the_focused_pane_alone_has_a_size() {
+    let mut stage = Stage::usual(120, 40);
+    let sizes = |controls: Vec<Control>| -> Vec<(u16, u16)> {
+        controls
+            .into_iter()
+            .filter_map(|control| match control {
+                Control::Resize { cols, rows, .. } => Some((cols, rows)),
+                _ => None,
+            })
+            .collect()
+    };
+    assert_eq!(sizes(stage.sent("bbbb").1), [(89, 39)]);
+    stage.app.resized((100, 30), stage.now);
+    assert_eq!(sizes(stage.sent("bbbb").1), [(69, 29)]);
+    stage.app.split(&here("aaaa"), stage.now);
+    stage.run();
+    assert_eq!(sizes(stage.sent("aaaa").1), []);
+    assert_eq!(sizes(stage.sent("bbbb").1), [(34, 29)]);
+    stage.command(Command::NextPane);
+    assert_eq!(stage.focused(), "aaaa");
+    assert_eq!(sizes(stage.sent("aaaa").1), [(34, 29)]);
+}
+
+#[test]
+fn a_lost_stream_is_shown_and_tried_again_from_where_it_was() {
+    let mut stage = Stage::usual(80, 24);
+    let key = here("bbbb");
+    stage.piece(&key, PieceKind::Bytes, b"0123456789");
+    let index = stage.app.focused;
+    stage.app.piece(index, None, stage.now);
+    assert!(matches!(stage.app.pane().unwrap().status, Status::Lost { .. }));
+    let text = stage.shown();
+    assert!(text.contains("lost") && text.contains("0123456789"), "{text}");
+    stage.type_text("x");
+    assert!(stage.shown().contains("not connected"));
+    stage.now += Duration::from_secs(1);
+    stage.app.tick(stage.now);
+    let attach = stage.app.effects.iter().find_map(|effect| match effect {
+        Effect::Attach { params, .. } => Some(params.clone()),
+        _ => None,
+    });
+    let params = attach.unwrap();
+    assert_eq!(params.since, Some(15));
+    assert_eq!(params.console_id, Some(ConsoleId::parse("me").unwrap()));
+}
+
+#[test]
+fn a_lost_server_is_shown_while_local_sessions_stay_usable() {
+    let mut stage = Stage::usual(120, 40);
+    let fault = Fault::new(Code::Internal, "no route to host");
+    stage.app.happened(Happened::Listed(1, Err(fault)), stage.now);
+    let text = stage.shown();
+    assert!(text.contains("lost") && text.contains("far"), "{text}");
+    stage.sent("bbbb");
+    stage.type_text("ok");
+    assert_eq!(stage.sent("bbbb").0, b"ok");
+}
+
+#[test]
+fn typing_is_refused_while_another_console_types_alone() {
+    let mut stage = Stage::usual(80, 24);
+    let key = here("bbbb");
+    let lease = Lease {
+        mode: LeaseMode::Exclusive,
+        holder: Some(ConsoleId::parse("other").unwrap()),
+        size_owner: None,
+        generation: 4,
+    };
+    stage.control(&key, &Control::Lease { lease });
+    let (_, controls) = stage.sent("bbbb");
+    assert!(controls.contains(&Control::Generation { generation: 4 }), "{controls:?}");
+    stage.type_text("x");
+    assert_eq!(stage.sent("bbbb").0, b"");
+    assert!(stage.shown().contains("another console types alone"));
+    stage.prefix('T');
+    assert_eq!(stage.sent("bbbb").1, [Control::Take { takeover: true }]);
+    let typing = Control::Typing { console_id: ConsoleId::parse("o").unwrap(), label: "bob\x1b[2J".into() };
+    stage.control(&key, &typing);
+    stage.now += Duration::from_secs(5);
+    stage.app.tick(stage.now);
+    stage.control(&key, &typing);
+    stage.app.resized((120, 24), stage.now);
+    assert!(stage.shown().contains("bob[2J types"));
+}
+
+#[test]
+fn kill_asks_first_and_names_what_runs() {
+    let mut stage = Stage::usual(80, 24);
+    stage.prefix('x');
+    let text = stage.shown();
+    assert!(text.contains("claude is running"), "{text}");
+    stage.press(KeyCode::Char('n'), KeyModifiers::NONE);
+    assert!(stage.calls.is_empty());
+    stage.prefix('x');
+    stage.press(KeyCode::Char('y'), KeyModifiers::NONE);
+    let (method, params) = stage.calls.last().unwrap();
+    assert_eq!((*method, params["id"].as_str()), ("session.kill", Some("bbbb")));
+}
+
+#[test]
+fn a_new_session_starts_beside_the_focused_one() {
+    let mut stage = Stage::usual(80, 24);
+    stage.prefix('c');
+    stage.type_text("claude --resume 'a b'");
+    assert!(stage.shown().contains("claude --resume"));
+    stage.press(KeyCode::Enter, KeyModifiers::NONE);
+    let (method, params) = stage.calls.last().unwrap();
+    assert_eq!(*method, "session.create");
+    assert_eq!(params["command"], serde_json::json!(["claude", "--resume", "a b"]));
+}
+
+#[test]
+fn the_wanted_session_gets_the_focus_or_the_console_says_that_there_is_none() {
+    for (wanted, expected) in [("build", "aaaa"), ("aa", "aaaa"), ("cccc", "cccc")] {
+        let start = Start { focus: Some(wanted.into()), ..Start::default() };
+        let mut stage = Stage::new(80, 24, start);
+        stage.list(0, vec![session("aaaa", "build", "", State::Idle)]);
+        stage.list(1, vec![session("cccc", "far", "m1", State::Waiting)]);
+        assert_eq!(stage.focused(), expected);
+    }
+    let start = Start { focus: Some("nope".into()), ..Start::default() };
+    let mut stage = Stage::new(80, 24, start);
+    stage.list(0, vec![session("aaaa", "build", "", State::Idle)]);
+    assert_eq!(stage.left, None, "the server was not heard yet");
+    stage.list(1, Vec::new());
+    assert_eq!(stage.left, Some(Left::NoSuchSession("nope".into())));
+}
+
+#[test]
+fn the_mouse_is_the_programs_if_it_asked_and_selects_otherwise() {
+    let mut stage = Stage::usual(80, 24);
+    let key = here("bbbb");
+    let area = stage.app.focused_area();
+    let event = |kind, column| Event::Mouse(MouseEvent {
+        kind,
+        column: area.x + column,
+        row: area.y,
+        modifiers: KeyModifiers::NONE,
+    });
+    let left = MouseButton::Left;
+    stage.app.input(event(MouseEventKind::Down(left), 0), stage.now);
+    stage.app.input(event(MouseEventKind::Drag(left), 4), stage.now);
+    stage.shown();
+    stage.app.input(event(MouseEventKind::Up(left), 4), stage.now);
+    assert_eq!(stage.app.copied, "hello");
+    stage.piece(&key, PieceKind::Bytes, b"\x1b[?1000h\x1b[?1006h");
+    stage.sent("bbbb");
+    stage.app.input(event(MouseEventKind::Down(left), 3), stage.now);
+    assert_eq!(stage.sent("bbbb").0, b"\x1b[<0;4;1M");
+    stage.app.input(Event::Paste("a\nb".into()), stage.now);
+    assert_eq!(stage.sent("bbbb").0, b"a\rb");
+}
+
+#[test]
+fn hostile_names_cannot_draw_outside_of_their_line() {
+    let mut stage = Stage::new(120, 40, Start::default());
+    let mut evil = session("aaaa", "a\x1b[2J\u{202e}b\nc", "", State::Idle);
+    evil.title = Some("\x1b]0;x\x07".into());
+    evil.program = Some("p\x07q".into());
+    stage.list(0, vec![evil]);
+    stage.list(1, Vec::new());
+    let text = stage.shown();
+    assert!(text.contains("a[2Jb c") && text.contains("pq"), "{text}");
+}
+
+#[test]
+fn every_command_at_every_size_draws_without_a_fault() {
+    let commands: Vec<Command> = Stage::usual(80, 24).app.keymap.rows().iter().map(|row| row.command).collect();
+    for (cols, rows) in [(1, 1), (2, 2), (5, 3), (12, 4), (20, 5), (40, 10), (60, 20), (80, 24), (200, 60)] {
+        let mut stage = Stage::usual(cols, rows);
+        stage.shown();
+        for command in &commands {
+            stage.command(*command);
+            stage.shown();
+            for code in [KeyCode::Down, KeyCode::Char('a'), KeyCode::Tab, KeyCode::PageDown] {
+                stage.press(code, KeyModifiers::NONE);
+                stage.shown();
+            }
+            if stage.app.popup.is_some() {
+                stage.press(KeyCode::Esc, KeyModifiers::NONE);
+            }
+            stage.app.leave_scroll();
+        }
+        stage.app.resized((rows, cols), stage.now);
+        stage.shown();
+    }
+}
+
+#[test]
+fn an_echo_repaints_its_row_alone() {
+    let mut stage = Stage::usual(80, 24);
+    stage.shown();
+    stage.piece(&here("bbbb"), PieceKind::Bytes, b"x");
+    assert!(!stage.app.dirty);
+    let damage = stage.view.draw(&mut stage.app, stage.now);
+    assert_eq!(damage, Damage::Rows(vec![1]));
+    let mut out = Vec::new();
+    stage.painter.frame(&stage.view.buffer, stage.view.caret, &damage, &mut out);
+    assert!(out.len() < 40, "{:?}", String::from_utf8_lossy(&out));
+}
+
+#[test]
+fn the_filter_and_the_palette_find_sessions() {
+    let mut stage = Stage::usual(120, 40);
+    stage.prefix('f');
+    stage.type_text("tower");
+    stage.press(KeyCode::Enter, KeyModifiers::NONE);
+    let text = stage.shown();
+    assert!(text.contains("far") && !text.contains("build"), "{text}");
+    stage.command(Command::Filter);
+    stage.press(KeyCode::Char('u'), KeyModifiers::CONTROL);
+    stage.press(KeyCode::Enter, KeyModifiers::NONE);
+    stage.prefix('p');
+    stage.type_text("build");
+    assert!(matches!(stage.app.popup, Some(Popup::Picker(_))));
+    stage.press(KeyCode::Enter, KeyModifiers::NONE);
+    assert_eq!(stage.focused(), "aaaa");
+    stage.prefix('l');
+    assert_eq!(stage.focused(), "bbbb");
+}
