@@ -19,7 +19,8 @@ fn fresh() -> Vec<Page> {
 #[test]
 fn reference_pages_are_up_to_date() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference");
-    let mut known: Vec<String> = Vec::new();
+    // Written by the test grid_conformance, from the suites of other terminals.
+    let mut known = vec!["terminal-conformance.md".to_owned()];
     for page in fresh() {
         let committed = std::fs::read_to_string(dir.join(page.name)).unwrap_or_default();
         assert!(

@@ -590,6 +590,11 @@ impl Handler for Dispatch<'_> {
 
     #[inline]
     fn terminal_attribute(&mut self, attr: Attr) {
+        // SGR 21, which the parser takes for the end of bold.
+        let attr = match attr {
+            Attr::CancelBold => Attr::DoubleUnderline,
+            attr => attr,
+        };
         self.engine.term.terminal_attribute(attr);
     }
 

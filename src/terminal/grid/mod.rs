@@ -17,6 +17,7 @@ mod history;
 mod line;
 mod osc;
 mod query;
+mod reflow;
 mod scan;
 mod snapshot;
 mod text;

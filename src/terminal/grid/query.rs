@@ -199,7 +199,7 @@ impl Control {
 /// Handles a control sequence, `body` without `ESC [`; false when the parser shall see it.
 pub(super) fn control(body: &[u8], to: &mut Dispatch<'_>) -> bool {
     // The sequences that make up nearly all output are none of ours.
-    let Some(b'b' | b'n' | b'p' | b'q' | b't' | b'x' | b'y' | b'S') = body.last() else {
+    let Some(b'b' | b'j' | b'k' | b'n' | b'p' | b'q' | b't' | b'x' | b'y' | b'S') = body.last() else {
         return false;
     };
     let Some(control) = Control::parse(body) else {
@@ -210,6 +210,14 @@ pub(super) fn control(body: &[u8], to: &mut Dispatch<'_>) -> bool {
     let answer = match (control.marker, control.intermediate, control.last) {
         (None, None, b'b') => {
             to.repeat(usize::from(control.number(0, 1)));
+            None
+        }
+        (None, None, b'j') => {
+            to.move_backward(usize::from(control.number(0, 1)));
+            None
+        }
+        (None, None, b'k') => {
+            to.move_up(usize::from(control.number(0, 1)));
             None
         }
         (Some(b'?'), None, b'n') => private_device_status(to.engine, to.options, first),
