@@ -137,7 +137,9 @@ fn main() {
     time("grid_snapshot_all", || full.snapshot(Scrollback::All));
     time("grid_checksum", || full.checksum());
     time("grid_damage", || full.take_damage());
-    time("grid_search", || full.search("nobody looks", Case::Sensitive));
+    time("grid_search", || {
+        full.search("nobody looks", Case::Sensitive)
+    });
     let mut cols = 120;
     time("grid_resize", || {
         cols = 219 - cols;

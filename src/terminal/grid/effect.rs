@@ -9,9 +9,15 @@ pub enum Effect {
     /// The title changed; `None` after a reset.
     Title(Option<String>),
     /// OSC 52 with text; the owner decides by permission. `selection` is `c`, `p`, `s` or another letter.
-    ClipboardSet { selection: char, text: String },
+    ClipboardSet {
+        selection: char,
+        text: String,
+    },
     /// OSC 52 with `?`; an answer has the form of [`super::clipboard_answer`]. Only from `Role::Host`.
-    ClipboardQuery { selection: char, terminator: String },
+    ClipboardQuery {
+        selection: char,
+        terminator: String,
+    },
     Notify {
         source: NoticeSource,
         title: Option<String>,

@@ -386,7 +386,13 @@ impl Engine {
             + alternate
             + self.history.memory_bytes()
             + self.shadow.tabs.capacity()
-            + self.shadow.titles.iter().flatten().map(String::len).sum::<usize>()
+            + self
+                .shadow
+                .titles
+                .iter()
+                .flatten()
+                .map(String::len)
+                .sum::<usize>()
     }
 }
 
@@ -451,7 +457,11 @@ fn compact(mut cells: Cells<Cell>) -> Cells<Cell> {
 pub(super) fn used_rows(cells: &Cells<Cell>) -> usize {
     (0..cells.screen_lines())
         .rev()
-        .find(|row| cells[Line(*row as i32)].into_iter().any(|cell| !is_blank(cell)))
+        .find(|row| {
+            cells[Line(*row as i32)]
+                .into_iter()
+                .any(|cell| !is_blank(cell))
+        })
         .map_or(0, |row| row + 1)
 }
 

@@ -6,9 +6,7 @@ use alacritty_terminal::term::cell::Cell;
 
 use super::line::{self, Line};
 use super::reflow;
-use crate::base::limits::{
-    GRID_HISTORY_BLOCK_LEN, GRID_HISTORY_LEN_MAX, GRID_REFLOW_LINES_MAX,
-};
+use crate::base::limits::{GRID_HISTORY_BLOCK_LEN, GRID_HISTORY_LEN_MAX, GRID_REFLOW_LINES_MAX};
 
 /// First bytes of an exported block; the last one is the version of the encoding.
 const MAGIC: [u8; 4] = *b"WGH\x01";
@@ -293,7 +291,11 @@ impl History {
     }
 
     /// Replaces everything by exported lines.
-    pub(super) fn import(&mut self, blocks: &HistoryBlocks, columns: usize) -> Result<(), HistoryError> {
+    pub(super) fn import(
+        &mut self,
+        blocks: &HistoryBlocks,
+        columns: usize,
+    ) -> Result<(), HistoryError> {
         let mut fresh = Self::new(self.lines_max);
         fresh.first_line = blocks.first_line;
         fresh.epoch = blocks.epoch;
@@ -304,7 +306,10 @@ impl History {
                 .ok_or(HistoryError::Version { block })?;
             let mut number = 0;
             while !rest.is_empty() {
-                let damaged = HistoryError::Damaged { block, line: number };
+                let damaged = HistoryError::Damaged {
+                    block,
+                    line: number,
+                };
                 let (line, after) = Line::split(rest).ok_or(damaged)?;
                 if !line.is_valid() || line.columns() > own {
                     return Err(damaged);

@@ -338,7 +338,10 @@ fn attributes(style: &Style) -> u16 {
         style.hidden,
         style.strikeout,
     ];
-    let bits = bits.iter().rev().fold(0, |sum, bit| sum << 1 | u16::from(*bit));
+    let bits = bits
+        .iter()
+        .rev()
+        .fold(0, |sum, bit| sum << 1 | u16::from(*bit));
     bits | (style.underline as u16) << 8
 }
 

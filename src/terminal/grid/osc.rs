@@ -3,9 +3,9 @@
 use data_encoding::{BASE64, BASE64_NOPAD};
 use vte::ansi::Rgb;
 
-use super::effect::{NoticeSource, ProgramStatus, Progress, PromptMark};
-use super::handler::Dispatch;
 use super::Effect;
+use super::dispatch::Dispatch;
+use super::effect::{NoticeSource, ProgramStatus, Progress, PromptMark};
 use crate::base::limits::{GRID_NOTICE_LEN_MAX, GRID_TITLE_CHARS_MAX};
 
 /// The states and kinds of OSC 7501 that we understand.
@@ -47,7 +47,9 @@ pub(super) fn dispatch(payload: &[u8], notice: &mut Notice, to: &mut Dispatch<'_
             }
         }
         b"7501" if rest.starts_with(b"?") => to.reply(STATUS_ANSWER),
-        b"7501" => to.effects.push(Effect::ProgramStatus(program_status(&text()))),
+        b"7501" => to
+            .effects
+            .push(Effect::ProgramStatus(program_status(&text()))),
         _ => return false,
     }
     true
@@ -136,7 +138,9 @@ fn program_status(text: &str) -> ProgramStatus {
 fn kitty_notice(text: &str, notice: &mut Notice, to: &mut Dispatch<'_>) {
     let (metadata, payload) = text.split_once(';').unwrap_or((text, ""));
     let field = |name: &str| {
-        let mut fields = metadata.split(':').filter_map(|field| field.split_once('='));
+        let mut fields = metadata
+            .split(':')
+            .filter_map(|field| field.split_once('='));
         fields.find(|(key, _)| *key == name).map(|(_, value)| value)
     };
     let id = field("i").unwrap_or_default();
@@ -195,4 +199,3 @@ pub(super) fn color_report(prefix: &str, color: Rgb, terminator: &str) -> String
     let Rgb { r, g, b } = color;
     format!("\x1b]{prefix};rgb:{r:02x}{r:02x}/{g:02x}{g:02x}/{b:02x}{b:02x}{terminator}")
 }
-

@@ -7,8 +7,8 @@ use alacritty_terminal::term::cell::Flags;
 use data_encoding::HEXUPPER_PERMISSIVE;
 use vte::ansi::{CharsetIndex, Handler as _, Mode, NamedColor, NamedMode, Rgb};
 
+use super::dispatch::Dispatch;
 use super::engine::Engine;
-use super::handler::Dispatch;
 use super::snapshot::sgr;
 use super::view::{MouseMode, Style};
 use super::{Options, snapshot};
@@ -161,9 +161,15 @@ impl Control {
     /// `None` for forms that none of our sequences has, such as sub-parameters.
     fn parse(body: &[u8]) -> Option<Self> {
         let (&last, mut rest) = body.split_last()?;
-        let marker = rest.first().copied().filter(|byte| matches!(byte, b'<'..=b'?'));
+        let marker = rest
+            .first()
+            .copied()
+            .filter(|byte| matches!(byte, b'<'..=b'?'));
         rest = &rest[usize::from(marker.is_some())..];
-        let intermediate = rest.last().copied().filter(|byte| matches!(byte, b' '..=b'/'));
+        let intermediate = rest
+            .last()
+            .copied()
+            .filter(|byte| matches!(byte, b' '..=b'/'));
         rest = &rest[..rest.len() - usize::from(intermediate.is_some())];
         let mut control = Self {
             marker,
@@ -199,7 +205,8 @@ impl Control {
 /// Handles a control sequence, `body` without `ESC [`; false when the parser shall see it.
 pub(super) fn control(body: &[u8], to: &mut Dispatch<'_>) -> bool {
     // The sequences that make up nearly all output are none of ours.
-    let Some(b'b' | b'j' | b'k' | b'n' | b'p' | b'q' | b't' | b'x' | b'y' | b'S') = body.last() else {
+    let Some(b'b' | b'j' | b'k' | b'n' | b'p' | b'q' | b't' | b'x' | b'y' | b'S') = body.last()
+    else {
         return false;
     };
     let Some(control) = Control::parse(body) else {
@@ -226,7 +233,9 @@ pub(super) fn control(body: &[u8], to: &mut Dispatch<'_>) -> bool {
             None
         }
         (Some(b'>'), None, b'q') if first == 0 => Some(version()),
-        (None, None, b't') if !matches!(first, 22 | 23) => window_report(to.engine, to.options, first),
+        (None, None, b't') if !matches!(first, 22 | 23) => {
+            window_report(to.engine, to.options, first)
+        }
         (None, None, b'x') if first < 2 => Some(format!("\x1b[{};1;1;128;128;1;0x", first + 2)),
         (None, Some(b'*'), b'y') => Some(area_checksum(to.engine, &control)),
         // XTSMGRAPHICS: there are no graphics.
@@ -299,7 +308,10 @@ pub(super) fn device_control(body: &[u8], to: &mut Dispatch<'_>) {
             let answer = capability(name);
             to.reply(answer);
         }
-    } else if let Some(restored) = body.strip_prefix(b"=").and_then(|rest| rest.strip_suffix(b"w")) {
+    } else if let Some(restored) = body
+        .strip_prefix(b"=")
+        .and_then(|rest| rest.strip_suffix(b"w"))
+    {
         snapshot::restore(restored, to.engine);
     }
 }
@@ -319,7 +331,10 @@ fn setting(asked: &[u8], to: &Dispatch<'_>) -> Option<String> {
             let margins = &engine.shadow.margins;
             format!("{};{}r", margins.start + 1, margins.end)
         }
-        b" q" => format!("{} q", snapshot::cursor_style_number(engine.shadow.cursor_style)),
+        b" q" => format!(
+            "{} q",
+            snapshot::cursor_style_number(engine.shadow.cursor_style)
+        ),
         b"\"p" => "62;1\"p".into(),
         b"\"q" => "0\"q".into(),
         b"t" => format!("{}t", engine.size().rows),

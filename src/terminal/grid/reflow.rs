@@ -81,7 +81,9 @@ pub(super) fn reflow(rows: Vec<Vec<Cell>>, columns: usize, places: &mut [Place])
         if goes_on && index + 1 < total {
             continue;
         }
-        let held = inside.iter().filter(|(number, _)| places[*number].holds_text);
+        let held = inside
+            .iter()
+            .filter(|(number, _)| places[*number].holds_text);
         let keep = held.map(|(_, at)| *at).max().unwrap_or(0);
         let first = out.len();
         let mut starts = Vec::new();
@@ -124,7 +126,11 @@ mod tests {
 
     #[test]
     fn lines_are_joined_and_cut_and_the_cursor_stays_at_its_character() {
-        let rows = vec![row("abcd", 4, true), row("ef", 4, false), row("g", 4, false)];
+        let rows = vec![
+            row("abcd", 4, true),
+            row("ef", 4, false),
+            row("g", 4, false),
+        ];
         let mut places = [
             Place {
                 row: 1,

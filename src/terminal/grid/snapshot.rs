@@ -122,7 +122,9 @@ impl<'a> Painter<'a> {
         if ink.link != self.ink.link && self.links {
             match &ink.link {
                 None => self.out.extend_from_slice(b"\x1b]8;;\x1b\\"),
-                Some(link) if link.id().is_empty() => put!(self.out, "\x1b]8;;{}\x1b\\", link.uri()),
+                Some(link) if link.id().is_empty() => {
+                    put!(self.out, "\x1b]8;;{}\x1b\\", link.uri())
+                }
                 Some(link) => put!(self.out, "\x1b]8;id={};{}\x1b\\", link.id(), link.uri()),
             }
         }
@@ -474,9 +476,17 @@ impl<'a> Pen<'a> {
         }
         let origin = engine.mode(TermMode::ORIGIN);
         self.origin(origin);
-        let (row, column) = (cells.cursor.point.line.0 as usize, cells.cursor.point.column.0);
+        let (row, column) = (
+            cells.cursor.point.line.0 as usize,
+            cells.cursor.point.column.0,
+        );
         let top = if origin { margins.start } else { 0 };
-        put!(self.out, "\x1b[{};{}H", row.saturating_sub(top) + 1, column + 1);
+        put!(
+            self.out,
+            "\x1b[{};{}H",
+            row.saturating_sub(top) + 1,
+            column + 1
+        );
         if origin && !margins.contains(&row) {
             put!(self.out, "\x1bP=4;{row};{column}w\x1b\\");
         } else if cells.cursor.input_needs_wrap {
@@ -569,7 +579,12 @@ pub(super) fn restore(operation: &[u8], engine: &mut Engine) {
             cursor.point.column = Column((column as usize).min(columns - 1));
             cursor.input_needs_wrap = false;
         }
-        5 => engine.shadow.last = numbers.next().and_then(char::from_u32).filter(|c| *c != '\0'),
+        5 => {
+            engine.shadow.last = numbers
+                .next()
+                .and_then(char::from_u32)
+                .filter(|c| *c != '\0')
+        }
         _ => {}
     }
 }

@@ -130,7 +130,11 @@ pub(super) fn search(engine: &Engine, needle: &str, case: Case) -> Vec<Match> {
             logical.push(Place {
                 c: fold(c),
                 line: number,
-                column: if width == 0 { column.max(1) - 1 } else { column },
+                column: if width == 0 {
+                    column.max(1) - 1
+                } else {
+                    column
+                },
                 width,
             });
             column += width;
@@ -159,7 +163,11 @@ fn matches(logical: &[Place], needle: &[char], found: &mut Vec<Match>) {
     let mut at = 0;
     while at + needle.len() <= logical.len() {
         let window = &logical[at..at + needle.len()];
-        if !window.iter().map(|place| place.c).eq(needle.iter().copied()) {
+        if !window
+            .iter()
+            .map(|place| place.c)
+            .eq(needle.iter().copied())
+        {
             at += 1;
             continue;
         }

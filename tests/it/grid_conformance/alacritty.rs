@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use wingman::terminal::grid::{Grid, Options, OwnedRow, Paint, Role, RowView, Size, Style, Underline};
+use wingman::terminal::grid::{
+    Grid, Options, OwnedRow, Paint, Role, RowView, Size, Style, Underline,
+};
 
 use super::Outcome;
 
@@ -126,17 +128,24 @@ impl RefCell {
 }
 
 fn row_differs(row: RowView<'_>, expected: &RefRow) -> bool {
-    expected.inner.iter().zip(row.cells()).any(|(expected, cell)| {
-        let mut text = String::from(cell.character());
-        text.extend(cell.marks());
-        let mut style = cell.style();
-        style.underline_paint = Paint::Default;
-        let link = expected.extra.as_ref().and_then(|extra| extra.hyperlink.as_ref());
-        text != expected.text()
-            || style != expected.style()
-            || cell.link().map(|link| link.address().to_owned())
-                != link.map(|link| link.inner.uri.clone())
-    })
+    expected
+        .inner
+        .iter()
+        .zip(row.cells())
+        .any(|(expected, cell)| {
+            let mut text = String::from(cell.character());
+            text.extend(cell.marks());
+            let mut style = cell.style();
+            style.underline_paint = Paint::Default;
+            let link = expected
+                .extra
+                .as_ref()
+                .and_then(|extra| extra.hyperlink.as_ref());
+            text != expected.text()
+                || style != expected.style()
+                || cell.link().map(|link| link.address().to_owned())
+                    != link.map(|link| link.inner.uri.clone())
+        })
 }
 
 /// The rows from the bottom of the screen up into the scrollback that differ.

@@ -164,7 +164,10 @@ impl Run {
         let (actual, expected) = match kind {
             "cursor" => {
                 let cursor = self.grid.cursor();
-                (format!("{},{}", cursor.row, cursor.column), expected.to_owned())
+                (
+                    format!("{},{}", cursor.row, cursor.column),
+                    expected.to_owned(),
+                )
             }
             "pen" => match pen(self.grid.pen(), place.trim()) {
                 Some(actual) => (actual, expected.to_owned()),
@@ -188,7 +191,10 @@ impl Run {
         let number = self.number;
         self.outcome.check(actual == expected, || {
             let actual = actual.escape_debug();
-            format!("line {number}: {what} is `{actual}`, not `{}`", expected.escape_debug())
+            format!(
+                "line {number}: {what} is `{actual}`, not `{}`",
+                expected.escape_debug()
+            )
         });
     }
 
@@ -211,7 +217,9 @@ impl Run {
 
     fn tail_is_blank(&self, row: u16, column: u16) -> bool {
         let row = self.grid.row(row);
-        row.cells().skip(usize::from(column)).all(|cell| cell.character() == ' ')
+        row.cells()
+            .skip(usize::from(column))
+            .all(|cell| cell.character() == ' ')
     }
 
     fn cell(&self, row: u16, column: u16) -> String {
@@ -312,7 +320,9 @@ fn text(expected: &str) -> String {
     } else {
         let numbers: Vec<u32> = expected
             .split(',')
-            .filter_map(|number| u32::from_str_radix(number.trim().trim_start_matches("0x"), 16).ok())
+            .filter_map(|number| {
+                u32::from_str_radix(number.trim().trim_start_matches("0x"), 16).ok()
+            })
             .collect();
         let bytes: Option<Vec<u8>> = numbers.iter().map(|n| u8::try_from(*n).ok()).collect();
         match bytes.and_then(|bytes| String::from_utf8(bytes).ok()) {

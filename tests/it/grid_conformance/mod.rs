@@ -64,10 +64,7 @@ const REASONS: &[(&str, &str)] = &[
         "selective erase and protection (DECSCA, DECSED, DECSEL)",
         "the emulator has no such attribute",
     ),
-    (
-        "double width and height lines",
-        "consoles cannot show them",
-    ),
+    ("double width and height lines", "consoles cannot show them"),
     ("blink, fonts, small and raised text", "not stored"),
     (
         "8-bit control characters (S8C1T, C1)",
@@ -77,10 +74,7 @@ const REASONS: &[(&str, &str)] = &[
         "device attributes, version, order of settings in DECRQSS",
         "libvterm names itself and its own spelling; ours differ and are as valid",
     ),
-    (
-        "national character sets",
-        "only ASCII and line drawing",
-    ),
+    ("national character sets", "only ASCII and line drawing"),
     (
         "colours in libvterm's palette",
         "compared through a table; a bold dark colour stays dark",
@@ -116,7 +110,10 @@ fn page(libvterm: &[Outcome], alacritty: &[Outcome]) -> String {
     for (name, about, outcomes) in suites {
         let passed: usize = outcomes.iter().map(|outcome| outcome.passed).sum();
         let checks: usize = outcomes.iter().map(|outcome| outcome.checks).sum();
-        let _ = write!(page, "\n## {name}\n\n{about}\n\n**{passed} of {checks}**\n\n");
+        let _ = write!(
+            page,
+            "\n## {name}\n\n{about}\n\n**{passed} of {checks}**\n\n"
+        );
         page.push_str("| File | Passed | Checks |\n|---|---|---|\n");
         for outcome in outcomes.iter().filter(|outcome| outcome.checks > 0) {
             let Outcome {
@@ -135,7 +132,12 @@ fn page(libvterm: &[Outcome], alacritty: &[Outcome]) -> String {
     page.push_str("\n## Known differences\n\n");
     for outcome in libvterm.iter().chain(alacritty) {
         for difference in &outcome.differences {
-            let _ = writeln!(page, "- {}: {}", outcome.file, difference.replace('|', "\\|"));
+            let _ = writeln!(
+                page,
+                "- {}: {}",
+                outcome.file,
+                difference.replace('|', "\\|")
+            );
         }
     }
     page
@@ -162,7 +164,10 @@ fn the_score_only_rises_and_the_page_says_it() {
     let now = scores(&fresh);
     for (file, before) in scores(&committed) {
         let now = now.get(&file).copied().unwrap_or(0);
-        assert!(now >= before, "{file}: {now} checks pass, {before} did before");
+        assert!(
+            now >= before,
+            "{file}: {now} checks pass, {before} did before"
+        );
     }
     if std::env::var_os("WINGMAN_WRITE_REFERENCE").is_some() {
         std::fs::write(&path, &fresh).unwrap();
