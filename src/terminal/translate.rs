@@ -24,8 +24,12 @@ pub(super) fn notify(
     }
 }
 
-/// `None` for a state of a later version, which says nothing that could be used.
+/// `None` for a report about a part of the program, and for a state of a later version.
 pub(super) fn program_status(status: grid::ProgramStatus) -> Option<model::ProgramStatus> {
+    if status.raw.split(':').any(|field| field.starts_with("id=")) {
+        // It describes a part of the program, not the program.
+        return None;
+    }
     let state = match status.state.as_deref()? {
         "idle" => model::ProgramState::Idle,
         "working" => model::ProgramState::Working,

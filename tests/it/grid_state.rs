@@ -166,7 +166,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_snapshot_rebuilds_the_grid_and_both_go_on_alike(
@@ -295,4 +295,32 @@ fn effects_of_a_mirror_hold_no_replies() {
         &mut effects,
     );
     assert_eq!(effects, Vec::<Effect>::new());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_change_of_size_loses_text(
+        lines in prop::collection::vec("([a-z世界][a-z世界 ]{0,60}[a-z世界])?", 1..60),
+        sizes in prop::collection::vec((2_u16..60, 2_u16..20), 1..6),
+        half_empty in any::<bool>(),
+    ) {
+        let mut grid = grid(30, 10, Role::Mirror);
+        let mut effects = Vec::new();
+        let lines = if half_empty { &lines[..lines.len().min(4)] } else { &lines[..] };
+        grid.feed(lines.join("\r\n").as_bytes(), &mut effects);
+        let expected = lines.join("\n");
+        let expected = expected.trim_end_matches('\n');
+        for (cols, rows) in sizes {
+            grid.resize(Size { cols, rows });
+            prop_assert_eq!(grid.panics(), 0);
+            let text = grid.text(Extent::All, Form::Joined);
+            prop_assert_eq!(text.trim_end_matches('\n'), expected, "at {}x{}", cols, rows);
+            let cursor = grid.cursor();
+            let blank_below = (cursor.row + 1..rows).all(|row| grid.row(row).text().is_empty());
+            prop_assert!(blank_below, "the cursor is on the last line");
+            assert_same(&copy(&grid), &grid, "resized");
+        }
+    }
 }
