@@ -146,7 +146,7 @@ enum Bound {
 
 /// Wingman beside a bare terminal and tmux, in the same run.
 fn terminals() -> Result<()> {
-    setup::ensure("for the measurement", &[setup::TMUX])?;
+    setup::ensure("for the measurement", setup::TMUX)?;
     let printed = bench("terminals", None)?;
     print!("{printed}");
     let mut missed = Vec::new();
