@@ -8,9 +8,12 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
+use tokio_util::sync::CancellationToken;
 use wingman::base::ids::ConsoleId;
 use wingman::base::{Secret, limits};
 use wingman::client::{Caller, HttpCaller};
+use wingman::config::HttpConfig;
+use wingman::control::tls::http_tls;
 use wingman::wire::messages::sessions::{AttachMode, AttachParams, Control, Location};
 use wingman::wire::permission::Role;
 use wingman::wire::{Code, Piece, PieceKind, StreamEnd};
@@ -542,4 +545,55 @@ fn what_is_typed_stands_in_no_audit_row() {
     assert_eq!(bench.left()["detail"]["typedBytes"], 7);
     let everything = bench.server.ask("GET", "/api/audit", None).text();
     assert!(!everything.contains("hunter2"));
+}
+
+#[test]
+fn console_goes_through_tls_to_the_pinned_server_alone() {
+    let bench = bench();
+    let listen = "127.0.0.1:0".parse().unwrap();
+    // An address beyond loopback asks for a certificate.
+    let open_address = "192.0.2.1:1".parse().unwrap();
+    let tls = http_tls(&HttpConfig::default(), open_address, bench._dir.path());
+    let tls = tls.unwrap().unwrap();
+    let pin = tls.pin.clone().unwrap();
+    bench.server.block_on(async {
+        let listener = tokio::net::TcpListener::bind::<std::net::SocketAddr>(listen)
+            .await
+            .unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = bench.server.server.clone();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn({
+            let stop = stop.clone();
+            async move { server.serve(listener, Some(tls), stop).await }
+        });
+        let caller = |pin: &str| {
+            let token = Secret::new(bench.server.admin.clone());
+            let base = format!("https://{address}");
+            let http = HttpCaller::new(&base, Some(token), Some(pin)).unwrap();
+            Caller::Http {
+                http,
+                agent: Some("desk".parse().unwrap()),
+            }
+        };
+        let (reply, mut end) = caller(&pin).attach(&params("echo")).await.unwrap();
+        assert_eq!(reply.session.name, "echo");
+        end.send
+            .send(Piece::new(PieceKind::Bytes, &b"key"[..]))
+            .await
+            .unwrap();
+        let mut last = piece(&mut end).await;
+        while !matches!(&last, Some(last) if last.kind == PieceKind::Bytes) {
+            last = piece(&mut end).await;
+        }
+        assert_eq!(&last.unwrap().body[..], b"key");
+        let fault = caller(&"0".repeat(64))
+            .attach(&params("echo"))
+            .await
+            .unwrap_err();
+        assert_eq!(fault.code, Code::PinMismatch);
+        stop.cancel();
+        while piece(&mut end).await.is_some() {}
+        serving.await.unwrap().unwrap();
+    });
 }
