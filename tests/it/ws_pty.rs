@@ -460,6 +460,11 @@ fn revoked_token_closes_its_consoles() {
         .block_on(bench.with_token("session=echo", token))
         .unwrap();
     bench.server.block_on(console.attached());
+    let base = format!("http://{}", bench.server.address);
+    let http = HttpCaller::new(&base, Some(Secret::new(token)), None).unwrap();
+    let ours = Caller::Http { http, agent: None };
+    let attached = bench.server.block_on(ours.attach(&params("echo")));
+    let (_, mut end) = attached.unwrap();
     let id = made["id"].as_str().unwrap();
     let revoked = bench
         .server
@@ -467,6 +472,12 @@ fn revoked_token_closes_its_consoles() {
     assert_eq!(revoked.status, 200, "{}", revoked.text());
     let closed = bench.server.block_on(console.closed());
     assert_eq!(closed, (1008, "unauthenticated".into()));
+    let mut last = None;
+    while let Some(piece) = bench.server.block_on(piece(&mut end)) {
+        last = Some(piece);
+    }
+    let last: Control = serde_json::from_slice(&last.unwrap().body).unwrap();
+    assert!(matches!(last, Control::Error { code, .. } if code == "unauthenticated"));
     assert_eq!(bench.left()["detail"]["reason"], "credential");
 }
 
