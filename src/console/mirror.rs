@@ -29,6 +29,8 @@ pub struct Asked {
 pub struct Mirror {
     grid: Grid,
     effects: Vec<Effect>,
+    /// Whether the colours of the whole screen were swapped when damage was last taken.
+    reversed: bool,
 }
 
 impl Mirror {
@@ -40,6 +42,7 @@ impl Mirror {
         Self {
             grid: Grid::new(Size { cols, rows }.clamped(), options),
             effects: Vec::new(),
+            reversed: false,
         }
     }
 
@@ -130,7 +133,12 @@ impl Mirror {
 
     /// What changed since the last call.
     pub fn take_damage(&mut self) -> Damage {
-        Damage::Rows(self.grid.take_damage().rows)
+        let rows = self.grid.take_damage().rows;
+        let reversed = self.grid.modes().reverse_screen;
+        if std::mem::replace(&mut self.reversed, reversed) != reversed {
+            return Damage::All;
+        }
+        Damage::Rows(rows)
     }
 
     /// Copies rows of the part of the mirror that starts at `from` into `area` of a screen.
