@@ -84,11 +84,7 @@ pub enum Happened {
     Listed(usize, Result<SessionList, Fault>),
     Changed(usize),
     FollowEnded(usize),
-    Attached {
-        key: SessionKey,
-        attempt: u64,
-        answer: Result<(AttachReply, StreamEnd), Fault>,
-    },
+    Attached(Box<Attached>),
     Answered {
         place: usize,
         then: Then,
@@ -96,6 +92,13 @@ pub enum Happened {
     },
     /// A task of ours failed in a way that it must not.
     Panicked,
+}
+
+/// The end of an attempt to attach.
+pub struct Attached {
+    pub key: SessionKey,
+    pub attempt: u64,
+    pub answer: Result<(AttachReply, StreamEnd), Fault>,
 }
 
 /// What the next key means.
@@ -538,28 +541,27 @@ impl App {
                     schedule.next_at = schedule.next_at.min(now + FOLLOW_AGAIN);
                 }
             }
-            Happened::Attached {
-                key,
-                attempt,
-                answer,
-            } => {
-                let Some(index) = self.panes.iter().position(|pane| pane.key == key) else {
-                    return;
-                };
-                if self.panes[index].connected(attempt, answer) {
-                    self.dirty = true;
-                    if index == self.focused {
-                        self.announce_focus(true);
-                        self.fit_panes(now);
-                    }
-                }
-            }
+            Happened::Attached(attached) => self.attached(*attached, now),
             Happened::Answered {
                 place,
                 then,
                 answer,
             } => self.answered(place, then, answer, now),
             Happened::Panicked => self.effects.push(Effect::Leave(Left::Failed)),
+        }
+    }
+
+    fn attached(&mut self, attached: Attached, now: Instant) {
+        let key = &attached.key;
+        let Some(index) = self.panes.iter().position(|pane| pane.key == *key) else {
+            return;
+        };
+        if self.panes[index].connected(attached.attempt, attached.answer) {
+            self.dirty = true;
+            if index == self.focused {
+                self.announce_focus(true);
+                self.fit_panes(now);
+            }
         }
     }
 

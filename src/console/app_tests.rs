@@ -7,7 +7,7 @@ use crossterm::event::{
     Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 
-use super::app::{App, Effect, Happened, Left, Mode, Start};
+use super::app::{App, Attached, Effect, Happened, Left, Mode, Start};
 use super::keymap::Command;
 use super::paint::{Damage, Painter};
 use super::pane::{SessionKey, Status};
@@ -156,11 +156,11 @@ impl Stage {
         self.ends.push((key.clone(), theirs));
         let answer = Ok((reply, ours));
         self.app.happened(
-            Happened::Attached {
+            Happened::Attached(Box::new(Attached {
                 key: key.clone(),
                 attempt,
                 answer,
-            },
+            })),
             self.now,
         );
         if params.since.is_none() {
