@@ -1,15 +1,16 @@
 //! The executable: one role per run.
 
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // The guard is a child that must be small and must not depend on anything but its pipe, so it is
-    // told before the command line is read.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|role| role == "input-guard")
-    {
-        return wingman::platform::guard_main();
+    // These children must be small and depend on nothing but what they are given, so they are told
+    // before the command line is read.
+    let mut words = std::env::args_os().skip(1);
+    match words.next().as_deref().and_then(OsStr::to_str) {
+        Some("input-guard") => wingman::platform::guard_main(),
+        Some("pty-zygote") => wingman::terminal::holder::zygote_main(),
+        Some("holder") => wingman::terminal::holder::holder_main(words.next().as_deref()),
+        _ => wingman::roles::main(std::env::args_os()),
     }
-    wingman::roles::main(std::env::args_os())
 }

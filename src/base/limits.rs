@@ -307,11 +307,133 @@ pub const KV_VALUE_LEN_MAX: usize = 1024 * 1024;
 // Streams and terminal sessions.
 
 /// Pieces queued in each direction of a stream. Full: the sender waits.
-pub const STREAM_PIECES_MAX: usize = 4;
+pub const STREAM_PIECES_MAX: usize = 1;
 /// From `session.create` until the program runs.
 pub const SESSION_CREATE_TIMEOUT_MS: u64 = 30_000;
 /// From `session.kill` until every process is gone, SIGKILL included.
 pub const SESSION_KILL_TIMEOUT_MS: u64 = 10_000;
+/// Largest piece that a session sends, so that little is under way on a slow link.
+pub const STREAM_PIECE_LEN_MAX: usize = 16 * 1024;
+/// Bytes of output that wait for a console beyond which it gets a screen instead.
+pub const CONSOLE_LAG_MAX: usize = 64 * 1024;
+/// Items that wait for a console. More: it counts as lagging.
+pub const CONSOLE_ITEMS_MAX: usize = 4_096;
+/// Least time between two screens for a lagging console.
+pub const CONSOLE_SCREEN_PAUSE_MS: u64 = 16;
+/// A program's synchronized update counts as ended after this time.
+pub const SYNC_UPDATE_MS: u64 = 150;
+/// A console that took nothing for this long while something waited is disconnected.
+pub const CONSOLE_STALLED_MS: u64 = 30_000;
+/// Consoles attached to one session. More: `too_many_sessions`.
+pub const CONSOLES_PER_SESSION_MAX: usize = 32;
+/// Terminal sessions of a node, ended ones included. More: `too_many_sessions`.
+pub const SESSIONS_MAX: usize = 256;
+/// How long an exclusive holder whose stream broke keeps its lease for its return.
+pub const LEASE_GRACE_MS: u64 = 15_000;
+/// How long an ended session is kept for review.
+pub const SESSION_KEPT_MS: i64 = 24 * 60 * 60 * 1000;
+/// Least time between two volatile chunk events, or typing marks, of a session.
+pub const SESSION_NOTICE_PAUSE_MS: i64 = 1_000;
+/// Output since the last checkpoint that makes the next one due.
+pub const CHECKPOINT_BYTES: u64 = 2 * 1024 * 1024;
+/// From the last output until a quiet session is checkpointed.
+pub const CHECKPOINT_QUIET_MS: i64 = 300;
+/// A session's name, in characters.
+pub const SESSION_NAME_CHARS_MAX: usize = 64;
+/// What `session.send` takes at once.
+pub const SESSION_SEND_LEN_MAX: usize = 1024 * 1024;
+/// An environment file. Longer: refused as `invalid_params`.
+pub const ENV_FILE_LEN_MAX: u64 = 256 * 1024;
+/// How long an init command waits for the shell's first output.
+pub const INIT_COMMAND_WAIT_MS: u64 = 3_000;
+/// Largest recording. Full: it ends, and says so in its last line.
+pub const RECORDING_LEN_MAX: u64 = 256 * 1024 * 1024;
+
+// The holder of a terminal session.
+
+/// Body of one frame between agent and holder. Longer: the connection is closed.
+pub const HOLDER_FRAME_LEN_MAX: usize = 1024 * 1024;
+/// One piece of output on its way to the agent, and of the ring in memory.
+pub const HOLDER_CHUNK_LEN: usize = 64 * 1024 - 64;
+/// Output kept from before the last checkpoint, for a console that resumes. Older output goes.
+pub const HOLDER_RING_KEPT_LEN: u64 = 256 * 1024;
+/// Output since the last checkpoint. Full: the holder stops reading, and the program waits.
+pub const HOLDER_RING_LEN_MAX: u64 = 4 * 1024 * 1024;
+/// Changes of size since the last checkpoint. More: `busy`.
+pub const HOLDER_RESIZES_MAX: usize = 4_096;
+/// Input that the terminal has not taken yet. More: refused as a whole, `input_queue_full`.
+pub const HOLDER_INPUT_LEN_MAX: usize = 1024 * 1024;
+/// Answers that wait for the agent. Full: its next requests are read once it has taken them.
+pub const HOLDER_ANSWERS_LEN_MAX: usize = 1024 * 1024;
+/// Requests for older output that wait. More: `busy`.
+pub const HOLDER_FETCHES_MAX: usize = 64;
+/// The screen of a checkpoint. Longer: the checkpoint is refused, the former one stays.
+pub const HOLDER_SCREEN_LEN_MAX: u64 = 16 * 1024 * 1024;
+/// The history of a checkpoint, all blocks together. More: as above.
+pub const HOLDER_HISTORY_LEN_MAX: u64 = 256 * 1024 * 1024;
+/// From asking a session to end until it is killed.
+pub const HOLDER_KILL_GRACE_MS: u64 = 2_000;
+/// From the child's end until its terminal is given up although somebody keeps it open.
+pub const HOLDER_DRAIN_MS: u64 = 500;
+/// From the end of a session until its holder ends although the agent is still connected.
+pub const HOLDER_LINGER_MS: u64 = 5_000;
+/// From asking for a holder until it must have answered.
+pub const HOLDER_START_MS: u64 = 10_000;
+/// A request for a holder and its answer, in bytes. A longer text is cut.
+pub const HOLDER_ANSWER_LEN_MAX: usize = 4 * 1024;
+/// Tries to lock a session's folder, which a scan may hold for a moment; then `session_held`.
+pub const HOLDER_LOCK_TRIES_MAX: u32 = 100;
+/// Between two of those tries.
+pub const HOLDER_LOCK_PAUSE_MS: u64 = 10;
+/// The first answer of a holder; later: `unavailable`.
+pub const HOLDER_HELLO_MS: u64 = 10_000;
+/// Bytes that an agent has for a holder that does not take them. Full: `busy`, nothing half sent.
+pub const HOLDER_SEND_QUEUE_LEN_MAX: usize = 16 * 1024 * 1024;
+/// How long the agent's large buffer of a session stays after it was last needed.
+pub const HOLDER_BUFFER_REST_MS: u64 = 2_000;
+/// A session's specification in bytes. Longer: refused.
+pub const SESSION_SPEC_LEN_MAX: u64 = 1024 * 1024;
+
+// Attention.
+
+/// Quiet after output or input until a look at the terminal, its foreground process and its screen …
+pub const ATTENTION_LOOK_MS: i64 = 300;
+/// … and the later looks, counted from the same moment; then none until something happens.
+pub const ATTENTION_LOOK_AGAIN_MS: [i64; 2] = [1_000, 3_000];
+/// A session that never falls quiet is looked at this long after the first unseen output.
+pub const ATTENTION_LOOK_LATEST_MS: i64 = 1_000;
+/// A BEL this soon after a key is the answer to that key; it is not counted.
+pub const ATTENTION_BELL_ECHO_MS: i64 = 500;
+/// Facts kept with a state. More: the lowest ranks are left out.
+pub const ATTENTION_EVIDENCE_MAX: usize = 6;
+/// Characters of a sentence or quotation of evidence. Longer: cut, with an ellipsis.
+pub const ATTENTION_TEXT_MAX: usize = 240;
+/// Characters of a program's name in OSC 7501. Longer: left out.
+pub const ATTENTION_APP_LEN_MAX: usize = 32;
+/// Bottom rows of a screen that rules may see. More: the upper ones are left out.
+pub const ATTENTION_ROWS_MAX: usize = 40;
+/// Characters of one such row. Longer: cut.
+pub const ATTENTION_ROW_LEN_MAX: usize = 512;
+/// Bytes of one rule file. Longer: refused.
+pub const ATTENTION_RULE_FILE_LEN_MAX: usize = 64 * 1024;
+/// Rules in one file, and texts in one rule. More: the file is refused.
+pub const ATTENTION_RULES_MAX: usize = 64;
+pub const ATTENTION_RULE_TEXTS_MAX: usize = 64;
+/// Rule files in use. More: the merge is refused.
+pub const ATTENTION_RULE_FILES_MAX: usize = 64;
+/// Sessions that one console ranks. More: a further one is not listed until another goes.
+pub const ATTENTION_CONSOLE_SESSIONS_MAX: usize = 4_096;
+/// Between a text that was sent and its Enter, so that programs tell a paste from a line.
+pub const SEND_ENTER_PAUSE_MS: u64 = 60;
+/// Matches of a search. More: the rest is not told.
+pub const SEARCH_MATCHES_MAX: usize = 10_000;
+/// Bytes since a console's position that a resume fetches; further back it gets a snapshot.
+pub const CONSOLE_RESUME_MAX: u64 = 256 * 1024;
+/// Stack of a session's thread.
+pub const SESSION_STACK_LEN: usize = 512 * 1024;
+/// Records looked through, and rows shown, by the debug view of events.
+pub const DEBUG_EVENTS_SEARCH_MAX: u64 = 10_000;
+pub const DEBUG_EVENTS_MAX: usize = 200;
 
 // Consoles.
 
@@ -392,30 +514,31 @@ pub const GRID_NOTICE_LEN_MAX: usize = 4 * 1024;
 pub const GRID_REFLOW_LINES_MAX: usize = 2_000;
 /// Results of one search. More: the oldest are left out.
 pub const GRID_MATCHES_MAX: usize = 10_000;
-// Attention.
+/// Tries, and the pause between them, to reach a holder that is about to end.
+pub const HOLDER_END_TRIES_MAX: u32 = 100;
+pub const HOLDER_END_PAUSE_MS: u64 = 20;
 
-/// Quiet after output or input until a look at the terminal, its foreground process and its screen …
-pub const ATTENTION_LOOK_MS: i64 = 300;
-/// … and the later looks, counted from the same moment; then none until something happens.
-pub const ATTENTION_LOOK_AGAIN_MS: [i64; 2] = [1_000, 3_000];
-/// A session that never falls quiet is looked at this long after the first unseen output.
-pub const ATTENTION_LOOK_LATEST_MS: i64 = 1_000;
-/// A BEL this soon after a key is the answer to that key; it is not counted.
-pub const ATTENTION_BELL_ECHO_MS: i64 = 500;
-/// Facts kept with a state. More: the lowest ranks are left out.
-pub const ATTENTION_EVIDENCE_MAX: usize = 6;
-/// Characters of a sentence or quotation of evidence. Longer: cut, with an ellipsis.
-pub const ATTENTION_TEXT_MAX: usize = 240;
-/// Bottom rows of a screen that rules may see. More: the upper ones are left out.
-pub const ATTENTION_ROWS_MAX: usize = 40;
-/// Characters of one such row. Longer: cut.
-pub const ATTENTION_ROW_LEN_MAX: usize = 512;
-/// Bytes of one rule file. Longer: refused.
-pub const ATTENTION_RULE_FILE_LEN_MAX: usize = 64 * 1024;
-/// Rules in one file, and texts in one rule. More: the file is refused.
-pub const ATTENTION_RULES_MAX: usize = 64;
-pub const ATTENTION_RULE_TEXTS_MAX: usize = 64;
-/// Rule files in use. More: the merge is refused.
-pub const ATTENTION_RULE_FILES_MAX: usize = 64;
-/// Sessions that one console ranks. More: a further one is not listed until another goes.
-pub const ATTENTION_CONSOLE_SESSIONS_MAX: usize = 4_096;
+// Attention.
+/// From starting the agent in the background until it answers.
+pub const AGENT_START_MS: u64 = 10_000;
+
+// Streams on the wires.
+
+/// A control piece of a stream, in bytes. A reader that has taken everything holds back at most half
+/// of the first credit, so that one of this length, kind byte included, always gets through. Longer:
+/// the stream ends with `invalid_message`.
+pub const STREAM_CONTROL_LEN_MAX: usize = CHANNEL_CREDIT_FIRST / 2 - 1;
+/// A message on a console's WebSocket, either way. Longer: the socket closes.
+pub const SOCKET_MESSAGE_LEN_MAX: usize = 64 * 1024;
+/// From asking a workstation for its sessions until its last answer is used instead.
+pub const SESSION_LIST_TIMEOUT_MS: u64 = 2_000;
+/// Sessions kept of one workstation's list. More are cut off.
+pub const SESSIONS_PER_MACHINE_MAX: usize = 1_024;
+/// Bytes typed at a console that wait for its workstation. Full: the socket is not read.
+pub const CONSOLE_INPUT_QUEUED_LEN_MAX: usize = 1024 * 1024;
+/// A console's socket that takes nothing for so long is closed with `console_too_slow`.
+pub const CONSOLE_WRITE_TIMEOUT_MS: u64 = 30_000;
+/// What the system keeps unsent of an HTTP connection; it bounds a console that gives no credit.
+pub const HTTP_SEND_BUFFER_LEN: usize = 128 * 1024;
+/// Silence on an HTTP connection until the system asks whether the other end is alive.
+pub const HTTP_KEEPALIVE_MS: u64 = 30_000;

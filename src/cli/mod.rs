@@ -16,6 +16,7 @@ mod roles;
 mod run;
 mod screenshot;
 mod session;
+mod terminals;
 mod windows;
 
 use std::ffi::OsString;
@@ -34,18 +35,17 @@ pub use roles::{
     AgentAction, AgentArgs, AgentRunArgs, InviteArgs, JoinArgs, ReferenceArgs, ScriptAction,
     ScriptArgs, ServerAction, ServerArgs, ServerRunArgs, UpArgs,
 };
+pub use terminals::AttachArgs;
 
 /// Looks after every workstation that you are responsible for.
+///
+/// Without a command it opens the workspace: your terminal sessions, as `wingman attach` does.
 ///
 /// `wingman up` starts everything on this machine. `wingman server` runs on a control host, `wingman
 /// agent` on each workstation; the other commands ask them. Without a server they ask the agent on
 /// this machine.
 #[derive(Debug, Parser)]
-#[command(
-    name = "wingman",
-    disable_version_flag = true,
-    arg_required_else_help = true
-)]
+#[command(name = "wingman", disable_version_flag = true)]
 pub struct Cli {
     #[command(flatten)]
     pub globals: Globals,
@@ -95,7 +95,8 @@ impl Globals {
         Paths::resolve(self.data.clone())
     }
 
-    fn wanted(&self) -> Wanted {
+    /// Which server or agent was named.
+    pub fn wanted(&self) -> Wanted {
         Wanted {
             server: self.server.clone(),
             token: self.token.clone(),
@@ -136,6 +137,7 @@ pub enum Command {
     Server(ServerArgs),
     Agent(AgentArgs),
     Script(ScriptArgs),
+    Attach(AttachArgs),
     #[command(flatten)]
     Client(ClientCommand),
     #[command(hide = true)]
@@ -150,6 +152,24 @@ pub enum Command {
 pub enum ClientCommand {
     Run(run::RunArgs),
     Executions(executions::ExecutionsArgs),
+    New(terminals::NewArgs),
+    Ls(terminals::LsArgs),
+    Detach(terminals::DetachArgs),
+    /// End a session: its processes are asked to end, and killed after 2 seconds.
+    ///
+    /// A session that has ended already is forgotten.
+    Kill(terminals::OneArgs),
+    Rename(terminals::RenameArgs),
+    Send(terminals::SendArgs),
+    Read(terminals::ReadArgs),
+    Wait(terminals::WaitArgs),
+    /// Say why a session's state is shown as it is.
+    Explain(terminals::OneArgs),
+    Lease(terminals::LeaseArgs),
+    Record(terminals::RecordArgs),
+    Grants(terminals::GrantsArgs),
+    Restore(terminals::RestoreArgs),
+    Debug(terminals::DebugArgs),
     Agents(agents::AgentsArgs),
     Screenshot(screenshot::ScreenshotArgs),
     Windows(windows::WindowsArgs),
@@ -177,13 +197,10 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Globals, Comma
         build_info::print(cli.globals.json);
         return Err(exit::OK);
     }
-    match cli.command {
-        Some(command) => Ok((cli.globals, command)),
-        None => {
-            let _ = Cli::command().print_help();
-            Err(exit::USAGE)
-        }
-    }
+    let command = cli
+        .command
+        .unwrap_or_else(|| Command::Attach(AttachArgs::default()));
+    Ok((cli.globals, command))
 }
 
 /// The command line as clap sees it, for the reference.
@@ -197,6 +214,20 @@ pub async fn run(command: ClientCommand, globals: &Globals) -> u8 {
     let done = match command {
         ClientCommand::Run(args) => run::run(args, globals).await,
         ClientCommand::Executions(args) => executions::run(args, globals).await,
+        ClientCommand::New(args) => terminals::new(args, globals).await,
+        ClientCommand::Ls(args) => terminals::ls(args, globals).await,
+        ClientCommand::Detach(args) => terminals::detach(args, globals).await,
+        ClientCommand::Kill(args) => terminals::kill(args, globals).await,
+        ClientCommand::Rename(args) => terminals::rename(args, globals).await,
+        ClientCommand::Send(args) => terminals::send(args, globals).await,
+        ClientCommand::Read(args) => terminals::read(args, globals).await,
+        ClientCommand::Wait(args) => terminals::wait(args, globals).await,
+        ClientCommand::Explain(args) => terminals::explain(args, globals).await,
+        ClientCommand::Lease(args) => terminals::lease(args, globals).await,
+        ClientCommand::Record(args) => terminals::record(args, globals).await,
+        ClientCommand::Grants(args) => terminals::grants(args, globals).await,
+        ClientCommand::Restore(args) => terminals::restore(args, globals).await,
+        ClientCommand::Debug(args) => terminals::debug(args, globals).await,
         ClientCommand::Agents(args) => agents::run(args, globals).await,
         ClientCommand::Screenshot(args) => screenshot::run(args, globals).await,
         ClientCommand::Windows(args) => windows::run(args, globals).await,

@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::attach;
 use super::http::{HttpCaller, RecordStream};
 use crate::base::ids::AgentId;
 use crate::ipc;
 use crate::wire::event::Record;
 use crate::wire::messages::events::{self, FollowParams};
-use crate::wire::{Code, Fault, Method, MethodRow, table};
+use crate::wire::messages::sessions::{self, AttachParams, AttachReply, SessionRef};
+use crate::wire::{Code, Fault, Method, MethodRow, StreamEnd, table};
 
 /// Bytes of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +98,38 @@ impl Caller {
                 Ok(EventStream::Http(http.follow(&row, params).await?))
             }
             Self::Ipc(client) => Ok(EventStream::Ipc(client.follow(params).await?)),
+        }
+    }
+
+    /// The workstation that calls are pointed at, where a server is asked and one was named.
+    pub fn agent(&self) -> Option<&AgentId> {
+        match self {
+            Self::Http { agent, .. } => agent.as_ref(),
+            Self::Ipc(_) => None,
+        }
+    }
+
+    /// Attaches a console to a terminal session: the answer, and the console's end of the stream, whose
+    /// first piece is the control `attached`. Dropping the end detaches.
+    pub async fn attach(&self, params: &AttachParams) -> Result<(AttachReply, StreamEnd), Fault> {
+        match self {
+            Self::Http { http, agent } => {
+                let opened = attach::open(http, params, agent.as_ref()).await?;
+                let id = params.session_id.clone();
+                let session = self.call::<sessions::Get>(&SessionRef { id }).await?;
+                Ok((attach::reply(opened.attached, session)?, opened.end))
+            }
+            Self::Ipc(client) => {
+                let params = serde_json::to_value(params).map_err(Fault::internal)?;
+                let reply = client.call(sessions::Attach::NAME, params).await?;
+                let end = reply.stream.ok_or_else(|| {
+                    Fault::new(Code::InvalidMessage, "the answer came without its stream")
+                })?;
+                let data = serde_json::from_value(reply.data).map_err(|error| {
+                    Fault::new(Code::InvalidMessage, format!("read the answer: {error}"))
+                })?;
+                Ok((data, end))
+            }
         }
     }
 

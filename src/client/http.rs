@@ -6,17 +6,23 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::{Method as Verb, Request, Response, Uri, header};
+use hyper::{Method as Verb, Request, Response, StatusCode, Uri, header};
 use serde_json::Value;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::{WebSocketStream, client_async_with_config, tungstenite};
 
 use super::caller::Blob;
-use super::pool::{Lease, Pool};
+use super::pool::{Lease, Pool, Wire};
 use super::request::{Shape, shape};
 use crate::base::ids::AgentId;
 use crate::base::{Secret, limits};
 use crate::wire::event::Record;
 use crate::wire::method::{self, Body};
 use crate::wire::{Code, Fault, MethodRow};
+
+/// An open WebSocket to a server.
+pub(super) type Socket = WebSocketStream<Box<dyn Wire>>;
 
 /// A server and the right to call it.
 #[derive(Clone)]
@@ -86,6 +92,58 @@ impl HttpCaller {
         })
     }
 
+    fn bearer(&self) -> Result<Option<header::HeaderValue>, Fault> {
+        let Some(token) = &self.token else {
+            return Ok(None);
+        };
+        let bearer = format!("Bearer {}", token.expose());
+        let mut value = header::HeaderValue::try_from(bearer).map_err(|_| {
+            Fault::new(
+                Code::InvalidParams,
+                "the token has characters that no token has",
+            )
+        })?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+
+    /// Opens a WebSocket at `target`, a path with its query. Refusals are told as the server gave them.
+    pub(super) async fn socket(&self, target: &str) -> Result<Socket, Fault> {
+        let host = self
+            .base
+            .authority()
+            .map_or("", |authority| authority.as_str());
+        let prefix = self.base.path().trim_end_matches('/');
+        // The scheme says nothing here: the connection is open already, with TLS where there is any.
+        let mut request = format!("ws://{host}{prefix}{target}")
+            .into_client_request()
+            .map_err(|error| Fault::internal(format!("build the request: {error}")))?;
+        if let Some(value) = self.bearer()? {
+            request.headers_mut().insert(header::AUTHORIZATION, value);
+        }
+        let wire = self.pool.open().await?;
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(limits::SOCKET_MESSAGE_LEN_MAX))
+            .max_frame_size(Some(limits::SOCKET_MESSAGE_LEN_MAX));
+        let limit = Duration::from_millis(limits::HTTP_CONNECT_TIMEOUT_MS);
+        let opening = client_async_with_config(request, wire, Some(config));
+        match tokio::time::timeout(limit, opening).await {
+            Ok(Ok((socket, _))) => Ok(socket),
+            Ok(Err(tungstenite::Error::Http(response))) => {
+                let body = response.body().as_deref().unwrap_or_default();
+                Err(told(response.status(), body))
+            }
+            Ok(Err(error)) => {
+                let text = format!("open a WebSocket: {error}");
+                Err(Fault::new(Code::LinkClosed, text))
+            }
+            Err(_) => {
+                let text = "the server does not open the WebSocket";
+                Err(Fault::new(Code::EndpointUnavailable, text))
+            }
+        }
+    }
+
     async fn send(&self, shape: &Shape) -> Result<(Response<Incoming>, Lease), Fault> {
         let verb = match shape.verb {
             method::Verb::Get => Verb::GET,
@@ -106,15 +164,7 @@ impl HttpCaller {
                 header::USER_AGENT,
                 concat!("wingman/", env!("CARGO_PKG_VERSION")),
             );
-        if let Some(token) = &self.token {
-            let bearer = format!("Bearer {}", token.expose());
-            let mut value = header::HeaderValue::try_from(bearer).map_err(|_| {
-                Fault::new(
-                    Code::InvalidParams,
-                    "the token has characters that no token has",
-                )
-            })?;
-            value.set_sensitive(true);
+        if let Some(value) = self.bearer()? {
             request = request.header(header::AUTHORIZATION, value);
         }
         let body = match &shape.body {
@@ -186,7 +236,11 @@ async fn failure(response: Response<Incoming>) -> Fault {
         Ok(body) => body,
         Err(fault) => return fault,
     };
-    let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+    told(status, &body)
+}
+
+fn told(status: StatusCode, body: &[u8]) -> Fault {
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
     let error = value.get("error").unwrap_or(&value);
     let text = |key: &str| error.get(key).and_then(Value::as_str);
     match (text("code"), text("message")) {

@@ -4,6 +4,7 @@
 //! for and nowhere else; a certificate is checked against its pin or the public roots, never against
 //! nothing.
 
+mod attach;
 mod caller;
 mod http;
 pub mod login;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! <data>/up.json           the record of a running `wingman up` or `wingman server`
+//! <data>/console.toml      the console's settings
 //! <data>/login.json        the saved login of the command line
 //! <data>/agent/agent.toml  the agent's settings, which name its endpoint
 //! ```
@@ -43,6 +44,11 @@ impl Paths {
 
     pub fn agent_toml(&self) -> PathBuf {
         self.agent_dir().join("agent.toml")
+    }
+
+    /// The console's settings.
+    pub fn console_toml(&self) -> PathBuf {
+        self.data_dir.join("console.toml")
     }
 
     /// The saved login of the command line.

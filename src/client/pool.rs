@@ -1,4 +1,5 @@
-//! HTTP/1 connections to one server: made when needed, kept while idle, at most one idle.
+//! Connections to one server: HTTP/1 made when needed, kept while idle, at most one idle; and bare
+//! ones for WebSockets.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,6 +19,11 @@ use crate::base::limits;
 use crate::wire::{Code, Fault};
 
 type Sender = SendRequest<Full<Bytes>>;
+
+/// A byte stream with or without TLS.
+pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
 /// Where to connect and how.
 pub(super) struct Pool {
@@ -102,6 +108,12 @@ impl Pool {
     }
 
     async fn connect(&self) -> Result<Sender, Fault> {
+        handshake(self.open().await?).await
+    }
+
+    /// A connection of its own: `endpoint_unavailable` when the server cannot be reached,
+    /// `pin_mismatch` when it shows another certificate.
+    pub async fn open(&self) -> Result<Box<dyn Wire>, Fault> {
         let limit = Duration::from_millis(limits::HTTP_CONNECT_TIMEOUT_MS);
         let away = |why: String| {
             let text = format!("no server answers at {}:{}: {why}", self.host, self.port);
@@ -113,13 +125,14 @@ impl Pool {
                 .map_err(|error| away(error.to_string()))?;
             tcp.set_nodelay(true)
                 .map_err(|error| away(error.to_string()))?;
-            match &self.tls {
-                None => handshake(tcp).await,
+            let wire: Box<dyn Wire> = match &self.tls {
+                None => Box::new(tcp),
                 Some((connector, name)) => {
                     let stream = connector.connect(name.clone(), tcp).await;
-                    handshake(stream.map_err(|error| self.tls_fault(&error))?).await
+                    Box::new(stream.map_err(|error| self.tls_fault(&error))?)
                 }
-            }
+            };
+            Ok(wire)
         };
         tokio::time::timeout(limit, connecting)
             .await
@@ -152,10 +165,7 @@ impl Lease {
     }
 }
 
-async fn handshake<S>(stream: S) -> Result<Sender, Fault>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
+async fn handshake(stream: Box<dyn Wire>) -> Result<Sender, Fault> {
     let (sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| Fault::new(Code::LinkClosed, format!("speak HTTP: {error}")))?;

@@ -8,7 +8,7 @@ use crate::wire::method::{Body, Rest, Verb};
 use crate::wire::{Code, Fault, MethodRow};
 
 /// Everything but what RFC 3986 calls unreserved.
-const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+pub(super) const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')

@@ -16,6 +16,7 @@ pub struct AgentConfig {
     pub ipc: IpcConfig,
     pub scripts: ScriptsConfig,
     pub desktop: DesktopConfig,
+    pub terminal: TerminalConfig,
     pub logging: LoggingConfig,
 }
 
@@ -135,6 +136,32 @@ impl Default for DesktopConfig {
     }
 }
 
+/// Terminal sessions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct TerminalConfig {
+    /// The program of a session that names none; the user's shell when empty.
+    pub shell: String,
+    /// Lines of scrollback that each session keeps.
+    pub scrollback_lines: u32,
+    /// A folder of screen rules (`*.toml`) that add to the built-in ones or replace them by name;
+    /// `attention` in the data folder when empty.
+    pub rules_dir: PathBuf,
+    /// Whether agents are told from their screens at all; declared signals always count.
+    pub screen_rules: bool,
+}
+
+impl Default for TerminalConfig {
+    fn default() -> Self {
+        Self {
+            shell: String::new(),
+            scrollback_lines: 10_000,
+            rules_dir: PathBuf::new(),
+            screen_rules: true,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoggingConfig {
@@ -179,6 +206,12 @@ impl AgentConfig {
         }
         if !(1..=256).contains(&self.scripts.running_max) {
             return Err(invalid("scripts.running_max", "must be 1 to 256"));
+        }
+        if self.terminal.scrollback_lines > 1_000_000 {
+            return Err(invalid(
+                "terminal.scrollback_lines",
+                "must be at most 1000000",
+            ));
         }
         if self.desktop.captures_kept == 0 {
             return Err(invalid("desktop.captures_kept", "must be at least 1"));

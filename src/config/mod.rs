@@ -8,8 +8,8 @@ mod console;
 mod server;
 
 pub use agent::{
-    AgentConfig, DesktopConfig, IpcConfig, LoggingConfig, RemoteConfig, ScriptsConfig, Transport,
-    write_remote,
+    AgentConfig, DesktopConfig, IpcConfig, LoggingConfig, RemoteConfig, ScriptsConfig,
+    TerminalConfig, Transport, write_remote,
 };
 pub use console::{ConsoleConfig, KeysConfig, ScreenConfig, Side};
 pub use server::{AgentsConfig, ExecutionsConfig, HttpConfig, ServerConfig};

@@ -54,6 +54,8 @@ pub struct Options {
     pub exclusive: bool,
     /// With `exclusive`: also from another holder.
     pub takeover: bool,
+    /// Show the session alone, without sidebar and footer.
+    pub full_screen: bool,
     /// Who this is, shown to others.
     pub label: String,
     pub location: Location,

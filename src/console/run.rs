@@ -65,7 +65,7 @@ pub async fn run(options: Options) -> Result<Left, Fault> {
     };
     let now = Instant::now();
     let size = (size.0.max(1), size.1.max(1));
-    let app = App::new(
+    let mut app = App::new(
         options.config,
         &places,
         start,
@@ -73,6 +73,7 @@ pub async fn run(options: Options) -> Result<Left, Fault> {
         (now, EpochMillis::now().0),
     )
     .map_err(|error| Fault::new(Code::InvalidParams, error.to_string()))?;
+    app.full_screen = options.full_screen;
     let signals =
         Signals::new().map_err(|error| fault(Code::Internal, "listen for signals", &error))?;
     let (send, recv) = mpsc::channel(HAPPENED_LEN_MAX);

@@ -333,13 +333,14 @@ impl ScrollView {
             }
             let selected = self.selection.and_then(|s| s.columns(at, &line));
             let mut marks: Vec<(u16, u16)> = selected.into_iter().collect();
-            let found = self.matches.partition_point(|m| m.line < at);
-            marks.extend(
-                self.matches[found..]
-                    .iter()
-                    .take_while(|m| m.line == at)
-                    .map(|m| (m.col, m.col + m.width.max(1) - 1)),
-            );
+            // One that runs over a wrap covers the end of one line and the start of the next.
+            let found = self.matches.partition_point(|m| m.last_line < at);
+            let here = self.matches[found..].iter().take_while(|m| m.line <= at);
+            marks.extend(here.map(|m| {
+                let from = if m.line == at { m.col } else { 0 };
+                let end = if m.last_line == at { m.end } else { area.cols };
+                (from, end.max(from + 1) - 1)
+            }));
             for (from, to) in marks {
                 for x in from..=to.min(area.cols.saturating_sub(1)) {
                     into.restyle(area.x + x, area.y + y, |style| {
@@ -441,7 +442,8 @@ mod tests {
         let found = |line| SearchMatch {
             line,
             col: 0,
-            width: 4,
+            last_line: line,
+            end: 4,
         };
         let reply = SearchReply {
             matches: vec![found(3), found(50)],

@@ -46,6 +46,9 @@ impl Subject {
                 detail.insert((*name).to_owned(), value.clone());
             }
         }
+        if let Some(typed) = params.get("text").and_then(Value::as_str) {
+            detail.insert("textBytes".into(), typed.len().into());
+        }
         detail.insert("requestId".into(), caller.request_id.as_str().into());
         Self {
             actor,
@@ -100,6 +103,30 @@ pub async fn write(
         .call(move |c| audit::insert(c, &row))
         .await
         .map_err(stored)
+}
+
+/// Writes a row of something that is no request of its own, such as an attached console.
+pub async fn note(
+    store: &Store,
+    now: EpochMillis,
+    kind: &str,
+    caller: &Caller,
+    target: &str,
+    outcome: &str,
+    detail: Value,
+) -> Result<(), Fault> {
+    let row = audit::AuditRow {
+        id: 0,
+        at: now,
+        kind: kind.to_owned(),
+        actor: caller.identity()?.username.clone(),
+        address: Some(caller.address.to_string()),
+        target: Some(target.to_owned()),
+        outcome: outcome.to_owned(),
+        detail,
+    };
+    let written = store.call(move |c| audit::insert(c, &row));
+    written.await.map_err(stored)
 }
 
 /// `audit.list`.

@@ -32,6 +32,8 @@ pub trait Links: Send + Sync + 'static {
     fn call(&self, agent: &AgentId, call: Call) -> BoxFuture<Result<Answer, Fault>>;
     /// Whether the agent is connected, and by which protocol.
     fn protocol(&self, agent: &AgentId) -> Option<u8>;
+    /// The agents that are connected, each with its protocol.
+    fn connected(&self) -> Vec<(AgentId, u8)>;
     /// Closes an agent's link at once with a reason.
     fn close(&self, agent: &AgentId, reason: &str);
     /// Makes a join string that pins the gateway's key.

@@ -161,6 +161,10 @@ impl Links for Gateway {
         Some(self.inner.registry.link(agent)?.peer.protocol().number())
     }
 
+    fn connected(&self) -> Vec<(AgentId, u8)> {
+        self.inner.registry.connected()
+    }
+
     fn close(&self, agent: &AgentId, reason: &str) {
         let fault = Fault::new(Code::LinkClosed, reason.to_owned());
         self.inner.registry.close_link(agent, fault);

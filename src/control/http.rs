@@ -23,7 +23,7 @@ use super::methods::{Ask, Caller, Reply};
 use super::routes::{Access, Answerer, PathGroup, Route, by_path};
 use super::server::{App, Shared};
 use super::special::cookie_name;
-use super::{audit, params};
+use super::{audit, params, terminals};
 use crate::base::ids::{AgentId, RequestId};
 use crate::base::limits::HTTP_BODY_LEN_MAX;
 use crate::wire::method::Verb;
@@ -52,6 +52,7 @@ pub fn router(app: &Arc<App>) -> Router {
             }),
         );
     }
+    router = router.merge(terminals::router(&app.shared));
     let app = Arc::clone(app);
     router.fallback(move |request: Request<Body>| {
         let app = Arc::clone(&app);
@@ -117,17 +118,10 @@ async fn handle(
     body: Body,
 ) -> Result<Response, Fault> {
     let shared = &app.shared;
-    let peer = peer(parts);
-    let scheme = if peer.secure { "https" } else { "http" };
-    let mut caller = Caller {
-        identity: None,
-        address: peer.address,
-        request_id: request_id.clone(),
-        base_url: format!("{scheme}://{host}"),
-        secure: peer.secure,
-        user_agent: super::auth::cut(text(&parts.headers, header::USER_AGENT).unwrap_or("unknown")),
-    };
-    caller.identity = identify(shared, route, &caller, &parts.headers).await?;
+    let mut caller = stranger(parts, host, request_id);
+    let public = route.access == Access::Public;
+    let strict = route.is_unsafe();
+    caller.identity = identify(shared, public, strict, &caller, &parts.headers).await?;
     let ask = match read_ask(route, caller.clone(), parts, body).await {
         Ok(ask) => ask,
         Err(fault) => {
@@ -164,6 +158,32 @@ async fn handle(
     )
     .await?;
     answer::render(route.rest.body, outcome?, &parts.headers)
+}
+
+/// The caller before it is known who that is.
+fn stranger(parts: &Parts, host: &str, request_id: &RequestId) -> Caller {
+    let peer = peer(parts);
+    let scheme = if peer.secure { "https" } else { "http" };
+    Caller {
+        identity: None,
+        address: peer.address,
+        request_id: request_id.clone(),
+        base_url: format!("{scheme}://{host}"),
+        secure: peer.secure,
+        user_agent: super::auth::cut(text(&parts.headers, header::USER_AGENT).unwrap_or("unknown")),
+    }
+}
+
+/// Who opens a WebSocket, with the checks of an unsafe request: other sites may open them too.
+pub(super) async fn socket_caller(
+    shared: &Shared,
+    parts: &Parts,
+    request_id: &RequestId,
+) -> Result<Caller, Fault> {
+    let host = host(shared, parts)?;
+    let mut caller = stranger(parts, &host, request_id);
+    caller.identity = identify(shared, false, true, &caller, &parts.headers).await?;
+    Ok(caller)
 }
 
 /// The audit row of a request; a request whose row cannot be written is not answered as done.
@@ -236,10 +256,12 @@ async fn read_body(route: &Route, headers: &HeaderMap, body: Body) -> Result<Byt
     Ok(bytes)
 }
 
-/// The caller's identity, with the checks that keep other sites from using its cookie.
+/// The caller's identity, with the checks that keep other sites from using its cookie: `strict` asks
+/// for an origin. Without a credential `public` answers nobody.
 async fn identify(
     shared: &Shared,
-    route: &Route,
+    public: bool,
+    strict: bool,
     caller: &Caller,
     headers: &HeaderMap,
 ) -> Result<Option<Identity>, Fault> {
@@ -248,19 +270,19 @@ async fn identify(
     if let Some(bearer) = bearer(headers) {
         return shared.auth.identify(bearer).await.map(Some);
     }
-    if route.is_unsafe() && origin.is_some_and(|origin| origin != caller.base_url) {
+    if strict && origin.is_some_and(|origin| origin != caller.base_url) {
         return Err(foreign());
     }
     match cookie(headers, cookie_name(caller.secure)) {
         // A public route does not fail because of an old cookie.
-        Some(text) if route.access == Access::Public => Ok(shared.auth.identify(text).await.ok()),
+        Some(text) if public => Ok(shared.auth.identify(text).await.ok()),
         Some(text) => {
-            if route.is_unsafe() && origin.is_none() {
+            if strict && origin.is_none() {
                 return Err(foreign());
             }
             shared.auth.identify(text).await.map(Some)
         }
-        None if route.access == Access::Public => Ok(None),
+        None if public => Ok(None),
         None => Err(Fault::new(Code::Unauthenticated, "sign in or send a token")),
     }
 }
@@ -269,7 +291,8 @@ fn permitted(route: &Route, caller: &Caller) -> Result<(), Fault> {
     let Access::Held(permission) = route.access else {
         return Ok(());
     };
-    if caller.identity()?.may(permission) {
+    // A grant to one session may allow what the role does not; the handler looks.
+    if caller.identity()?.may(permission) || terminals::grants_may_allow(route.row) {
         return Ok(());
     }
     Err(Fault::new(

@@ -98,6 +98,16 @@ impl Methods {
         );
     }
 
+    /// Registers a handler that reads the parameters itself.
+    pub fn asked<M, F, Fut>(&mut self, handler: F)
+    where
+        M: Method,
+        F: Fn(Ask) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Reply, Fault>> + Send + 'static,
+    {
+        self.raw(M::NAME, Box::new(move |ask| Box::pin(handler(ask))));
+    }
+
     /// Registers a typed handler of a route whose path names a workstation.
     pub fn on_agent<M, F, Fut>(&mut self, handler: F)
     where

@@ -28,4 +28,5 @@ mod registry_tokens;
 pub mod routes;
 pub mod server;
 mod special;
+mod terminals;
 pub mod tls;

@@ -333,6 +333,14 @@ impl Registry {
         self.state().live.get(agent).cloned()
     }
 
+    /// Every link, with its protocol.
+    pub(super) fn connected(&self) -> Vec<(AgentId, u8)> {
+        let state = self.state();
+        let link =
+            |(agent, live): (&AgentId, &Live)| (agent.clone(), live.peer.protocol().number());
+        state.live.iter().map(link).collect()
+    }
+
     /// Whether frames of this epoch may still be applied.
     pub(super) fn is_current(&self, agent: &AgentId, epoch: u64) -> bool {
         self.state()

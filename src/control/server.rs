@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::Request;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -23,9 +24,10 @@ use super::http::{self, Peer};
 use super::methods::{Methods, ServerHandler};
 use super::metrics::{Family, Metrics};
 use super::registry::Registry;
+use super::terminals::{self, Terminals};
 use super::tls::HttpTls;
 use super::{handlers, special};
-use crate::base::limits::HTTP_CONNECTIONS_MAX;
+use crate::base::limits::{HTTP_CONNECTIONS_MAX, HTTP_KEEPALIVE_MS, HTTP_SEND_BUFFER_LEN};
 use crate::base::{Clock, Secret};
 use crate::config::ServerConfig;
 use crate::journal::Journal;
@@ -58,6 +60,7 @@ pub struct Shared {
     pub links: Arc<dyn Links>,
     pub registry: Arc<Registry>,
     pub executions: Arc<Executions>,
+    pub terminals: Arc<Terminals>,
     pub clock: Arc<dyn Clock>,
     pub auth: Arc<Auth>,
     pub streams: Streams,
@@ -78,7 +81,7 @@ impl Shared {
         let range = self.journal.range();
         let plain = |figure: u64| vec![(String::new(), figure)];
         let agents = self.registry.list(&ListParams::default());
-        let families = [
+        let mut families = vec![
             Family {
                 name: "wingman_registered_agents",
                 kind: "gauge",
@@ -115,6 +118,7 @@ impl Shared {
                 figures: plain(self.metrics.uptime_seconds()),
             },
         ];
+        families.extend(self.terminals.families());
         Ok(self.metrics.text(&families))
     }
 }
@@ -188,6 +192,12 @@ impl Server {
         parts.executions.attach(&parts.links);
         parts.executions.start().await?;
         let stopping = CancellationToken::new();
+        let terminals = Terminals::new(
+            parts.store.clone(),
+            Arc::clone(&parts.clock),
+            Arc::clone(&parts.links),
+            Arc::clone(&parts.registry),
+        );
         let shared = Arc::new(Shared {
             streams: Streams {
                 journal: parts.journal.clone(),
@@ -200,6 +210,7 @@ impl Server {
             links: parts.links,
             registry: parts.registry,
             executions: parts.executions,
+            terminals: Arc::new(terminals),
             clock: parts.clock,
             auth,
             hosts: Hosts::new(listen.ip(), &parts.config.http.allowed_hosts),
@@ -208,6 +219,7 @@ impl Server {
         let mut methods = Methods::default();
         special::register(&mut methods, &shared);
         handlers::register(&mut methods, &shared);
+        terminals::register(&mut methods, &shared.terminals);
         let handlers = methods.finish()?;
         let app = Arc::new(App { shared, handlers });
         Ok(Self { app, stopping })
@@ -311,6 +323,10 @@ async fn accept(listener: &TcpListener, connections: &Arc<Semaphore>) -> std::io
         .map_err(std::io::Error::other)?;
     let (stream, address) = listener.accept().await?;
     stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    socket.set_send_buffer_size(HTTP_SEND_BUFFER_LEN)?;
+    let keepalive = TcpKeepalive::new().with_time(Duration::from_millis(HTTP_KEEPALIVE_MS));
+    socket.set_tcp_keepalive(&keepalive)?;
     Ok((stream, address, permit))
 }
 

@@ -1,31 +1,37 @@
 //! The calling end of local IPC: one task owns the connection, callers talk to it.
 //!
-//! Calls may overlap; answers come in any order. Bytes beside an answer come as Data frames, for
-//! which the client gives credit as it takes them.
+//! Calls may overlap; answers come in any order. Bytes and streams beside an answer come as Data
+//! frames, for which the client gives credit as they are taken.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 
 use super::events::STREAM_END;
-use super::{BoxWire, Endpoint, local_tcp};
+use super::{BoxWire, Endpoint, channels, local_tcp};
 use crate::base::{Secret, limits};
 use crate::platform::local_socket;
+use crate::wire::blob_flow::OpenInlet;
+use crate::wire::channel::Channels;
 use crate::wire::envelope::{ChannelNote, Decoder, Envelope, Kind, Unit};
 use crate::wire::event::Record;
 use crate::wire::messages::events::{FollowParams, FollowReply};
 use crate::wire::messages::ipc::HelloParams;
-use crate::wire::{Answer, Code, Fault};
+use crate::wire::stream_flow::OpenStream;
+use crate::wire::{Answer, Code, Fault, StreamEnd};
 
-/// An answer and the bytes that came beside it.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// An answer and what came beside it.
+#[derive(Debug, Default)]
 pub struct Reply {
     pub data: Value,
     pub bytes: Option<ReplyBytes>,
+    /// The caller's end of the stream that the call opened; it keeps the connection.
+    pub stream: Option<StreamEnd>,
 }
 
 /// Bytes of an answer.
@@ -40,9 +46,26 @@ pub struct ReplyBytes {
 struct Asked {
     method: String,
     params: Value,
-    answer: oneshot::Sender<Result<Reply, Fault>>,
+    answer: oneshot::Sender<Result<Answered, Fault>>,
     /// Where the events of this call go.
     events: Option<mpsc::Sender<Result<Record, Fault>>>,
+}
+
+/// An answer with the channel that it opened; dropping it ends the channel.
+struct Answered {
+    data: Value,
+    beside: Beside,
+}
+
+enum Beside {
+    Nothing,
+    Bytes {
+        inlet: OpenInlet,
+        size: u64,
+        content_type: String,
+        field: String,
+    },
+    Stream(OpenStream),
 }
 
 /// A connection to a local agent; clones share it. It closes when the last clone and stream are gone.
@@ -146,7 +169,43 @@ impl Client {
             events,
         };
         self.calls.send(asked).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        let Answered { data, beside } = answered.await.map_err(|_| gone())??;
+        match beside {
+            Beside::Nothing => Ok(Reply {
+                data,
+                ..Reply::default()
+            }),
+            Beside::Bytes {
+                inlet,
+                size,
+                content_type,
+                field,
+            } => {
+                let bytes = inlet.collect(size).await?;
+                Ok(Reply {
+                    data,
+                    bytes: Some(ReplyBytes {
+                        content_type,
+                        field,
+                        bytes,
+                    }),
+                    stream: None,
+                })
+            }
+            Beside::Stream(stream) => {
+                let (near, far) = StreamEnd::pair();
+                let keep = self.clone();
+                tokio::spawn(async move {
+                    stream.carry(far).await;
+                    drop(keep);
+                });
+                Ok(Reply {
+                    data,
+                    bytes: None,
+                    stream: Some(near),
+                })
+            }
+        }
     }
 }
 
@@ -167,14 +226,6 @@ fn gone() -> Fault {
     Fault::new(Code::LinkClosed, "the agent closed the connection")
 }
 
-/// An answer whose bytes are still coming.
-struct Filling {
-    data: Value,
-    note: ChannelNote,
-    bytes: BytesMut,
-    answer: oneshot::Sender<Result<Reply, Fault>>,
-}
-
 struct Task {
     read: ReadHalf<BoxWire>,
     write: WriteHalf<BoxWire>,
@@ -184,7 +235,7 @@ struct Task {
     asked: mpsc::Receiver<Asked>,
     next_id: u64,
     waiting: HashMap<u64, Asked>,
-    filling: HashMap<u32, Filling>,
+    channels: Arc<Channels>,
     events: Option<mpsc::Sender<Result<Record, Fault>>>,
     /// A record that its reader has no room for yet; nothing else is read meanwhile.
     held: Option<Result<Record, Fault>>,
@@ -204,26 +255,47 @@ impl Task {
             asked,
             next_id: 1,
             waiting: HashMap::new(),
-            filling: HashMap::new(),
+            channels: Arc::default(),
             events: None,
             held: None,
         }
     }
 
     async fn run(mut self) {
-        let fault = match self.serve().await {
-            Ok(()) => return,
+        let ended = self.serve().await;
+        let fault = match ended {
+            Ok(()) => {
+                self.flush().await;
+                self.channels.end();
+                return;
+            }
             Err(fault) => fault,
         };
+        self.channels.end();
         for (_, asked) in self.waiting.drain() {
             // A caller that stopped waiting needs no answer; so below.
             let _ = asked.answer.send(Err(fault.clone()));
         }
-        for (_, filling) in self.filling.drain() {
-            let _ = filling.answer.send(Err(fault.clone()));
-        }
         if let Some(events) = self.events.take() {
             let _ = events.send(Err(fault)).await;
+        }
+    }
+
+    /// What streams sent before their ends were dropped still goes out.
+    async fn flush(&mut self) {
+        let limit = Duration::from_millis(limits::IPC_FLUSH_MS);
+        let flushing = async {
+            loop {
+                channels::pump(&self.channels, &mut self.outbox)?;
+                if self.outbox.is_empty() {
+                    return Ok::<(), Fault>(());
+                }
+                let written = self.write.write_all_buf(&mut self.outbox).await;
+                written.map_err(|_| gone())?;
+            }
+        };
+        if !matches!(tokio::time::timeout(limit, flushing).await, Ok(Ok(()))) {
+            tracing::debug!("the agent did not take the last bytes");
         }
     }
 
@@ -231,6 +303,8 @@ impl Task {
     async fn serve(&mut self) -> Result<(), Fault> {
         loop {
             self.take_units()?;
+            channels::pump(&self.channels, &mut self.outbox)?;
+            let room = self.outbox.len() < limits::IPC_SEND_BUFFER_LEN_MAX;
             let reading = self.held.is_none();
             tokio::select! {
                 biased;
@@ -244,8 +318,9 @@ impl Task {
                         return Err(gone());
                     }
                 }
-                permit = room(self.events.clone()), if !reading => self.hand_over(permit),
-                asked = self.asked.recv() => match asked {
+                () = self.channels.turns.notified(), if room => {}
+                permit = place(self.events.clone()), if !reading => self.hand_over(permit),
+                asked = self.asked.recv(), if room => match asked {
                     Some(asked) => self.ask(asked),
                     None => return Ok(()),
                 },
@@ -289,7 +364,11 @@ impl Task {
             {
                 None => break,
                 Some(Unit::Message(bytes)) => self.message(&bytes)?,
-                Some(Unit::Data { channel, body, .. }) => self.bytes(channel, &body)?,
+                Some(Unit::Data {
+                    channel,
+                    kind,
+                    body,
+                }) => self.channels.accept(channel, None, Some(kind), body),
             }
         }
         Ok(())
@@ -323,73 +402,34 @@ impl Task {
         if let Some(events) = asked.events.take() {
             self.events = Some(events);
         }
-        let Some(note) = note else {
-            let reply = Reply {
-                data: answer.data,
-                bytes: None,
-            };
-            let _ = asked.answer.send(Ok(reply));
-            return Ok(());
-        };
-        if note.size > limits::ARTIFACT_LEN_MAX as u64 {
-            let text = format!("the answer has {} bytes", note.size);
-            let _ = asked
-                .answer
-                .send(Err(Fault::new(Code::FrameTooLarge, text)));
-            return self.tell(
-                "channel.close",
-                json!({"channel": note.channel, "reason": "too_large"}),
-            );
-        }
-        let more = limits::CHANNEL_CREDIT_MAX - limits::CHANNEL_CREDIT_FIRST;
-        self.tell(
-            "channel.credit",
-            json!({"channel": note.channel, "bytes": more}),
-        )?;
-        let filling = Filling {
+        let answered = self.open(note).map(|beside| Answered {
             data: answer.data,
-            bytes: BytesMut::new(),
-            answer: asked.answer,
-            note,
-        };
-        self.finish_or_keep(filling);
+            beside,
+        });
+        // For a caller that stopped waiting the channel ends here.
+        let _ = asked.answer.send(answered);
         Ok(())
     }
 
-    fn tell(&mut self, event: &str, payload: Value) -> Result<(), Fault> {
-        Envelope::event(event, payload).put(&mut self.outbox)
-    }
-
-    fn bytes(&mut self, channel: u32, body: &[u8]) -> Result<(), Fault> {
-        let Some(mut filling) = self.filling.remove(&channel) else {
-            return Ok(());
-        };
-        filling.bytes.extend_from_slice(body);
-        if (filling.bytes.len() as u64) < filling.note.size {
-            self.tell(
-                "channel.credit",
-                json!({"channel": channel, "bytes": body.len()}),
-            )?;
+    /// Opens the channel of an answer at once: its frames may be the next thing that comes.
+    fn open(&self, note: Option<ChannelNote>) -> Result<Beside, Fault> {
+        match note {
+            None => Ok(Beside::Nothing),
+            Some(ChannelNote::Stream { channel }) => {
+                OpenStream::new(&self.channels, channel).map(Beside::Stream)
+            }
+            Some(ChannelNote::Bytes {
+                channel,
+                size,
+                content_type,
+                field,
+            }) => Ok(Beside::Bytes {
+                inlet: OpenInlet::new(&self.channels, channel)?,
+                size,
+                content_type,
+                field,
+            }),
         }
-        self.finish_or_keep(filling);
-        Ok(())
-    }
-
-    fn finish_or_keep(&mut self, filling: Filling) {
-        if (filling.bytes.len() as u64) < filling.note.size {
-            self.filling.insert(filling.note.channel, filling);
-            return;
-        }
-        let bytes = ReplyBytes {
-            content_type: filling.note.content_type,
-            field: filling.note.field,
-            bytes: filling.bytes.freeze(),
-        };
-        let reply = Reply {
-            data: filling.data,
-            bytes: Some(bytes),
-        };
-        let _ = filling.answer.send(Ok(reply));
     }
 
     fn event(&mut self, envelope: Envelope) -> Result<(), Fault> {
@@ -403,16 +443,7 @@ impl Task {
                     None => self.events = None,
                 }
             }
-            "channel.close" => {
-                let channel = envelope.payload.get("channel").and_then(Value::as_u64);
-                let filling = channel
-                    .and_then(|channel| u32::try_from(channel).ok())
-                    .and_then(|channel| self.filling.remove(&channel));
-                if let Some(filling) = filling {
-                    let text = "the bytes of the answer ended early";
-                    let _ = filling.answer.send(Err(Fault::new(Code::LinkClosed, text)));
-                }
-            }
+            _ if channels::take(&self.channels, &envelope) => {}
             _ => {
                 let record: Record = serde_json::from_value(envelope.payload).map_err(|error| {
                     Fault::new(Code::InvalidMessage, format!("read an event: {error}"))
@@ -426,8 +457,8 @@ impl Task {
     }
 }
 
-/// Room for one record; `None` when its reader has gone.
-async fn room(
+/// A place for one record; `None` when its reader has gone.
+async fn place(
     events: Option<mpsc::Sender<Result<Record, Fault>>>,
 ) -> Option<mpsc::OwnedPermit<Result<Record, Fault>>> {
     events?.reserve_owned().await.ok()

@@ -19,13 +19,16 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio_util::sync::CancellationToken;
 
-use super::blobs::Blobs;
+use super::channels;
 use super::events::{Drain, Follow};
 use super::{BoxWire, server::Shared};
 use crate::base::{Secret, limits};
+use crate::wire::blob_flow::send_bytes;
+use crate::wire::channel::Channels;
 use crate::wire::envelope::{ChannelNote, Decoder, Envelope, Kind, Unit};
 use crate::wire::messages::ipc::{HelloParams, HelloReply};
-use crate::wire::{Answer, BoxFuture, Call, Code, Fault, Origin, table};
+use crate::wire::stream_flow::OpenStream;
+use crate::wire::{Answer, Blob, BoxFuture, Call, Code, Fault, Origin, StreamEnd, table};
 
 struct Done {
     id: u64,
@@ -57,7 +60,9 @@ pub(super) struct Connection {
     in_flight: FuturesUnordered<BoxFuture<Done>>,
     drain: Drain,
     follow: Option<Follow>,
-    blobs: Blobs,
+    channels: Arc<Channels>,
+    /// The last channel that was opened; this side opens them all.
+    last_channel: u32,
     cancel: CancellationToken,
 }
 
@@ -77,7 +82,8 @@ impl Connection {
             binary: false,
             in_flight: FuturesUnordered::new(),
             follow: None,
-            blobs: Blobs::default(),
+            channels: Arc::default(),
+            last_channel: 0,
             cancel: CancellationToken::new(),
         }
     }
@@ -91,6 +97,7 @@ impl Connection {
             End::Refused => self.flush_within_limit(false).await,
             End::Stopping => self.flush_within_limit(true).await,
         }
+        self.channels.end();
         self.cancel.cancel();
         self.shared.handler.disconnected(self.origin);
     }
@@ -100,7 +107,7 @@ impl Connection {
             if let Err(end) = self.take_units() {
                 return end;
             }
-            if let Err(fault) = self.blobs.pump(&mut self.outbox) {
+            if let Err(fault) = channels::pump(&self.channels, &mut self.outbox) {
                 return self.refuse(&fault);
             }
             let room = self.outbox.len() < limits::IPC_SEND_BUFFER_LEN_MAX;
@@ -115,6 +122,7 @@ impl Connection {
                 }
                 Some(done) = self.in_flight.next(), if room => self.answer(done),
                 () = stop.cancelled() => return End::Stopping,
+                () = self.channels.turns.notified(), if room => {}
                 read = self.read.read_buf(&mut self.inbox), if reading => {
                     if !matches!(read, Ok(1..)) {
                         return End::Gone;
@@ -138,11 +146,11 @@ impl Connection {
             match self.decoder.decode(&mut self.inbox) {
                 Ok(None) => break,
                 Ok(Some(Unit::Message(bytes))) => self.message(&bytes)?,
-                // Clients open no channels yet, so their bytes belong to none.
-                Ok(Some(Unit::Data { channel, .. })) => {
-                    let text = format!("channel {channel} is not open");
-                    return Err(self.refuse(&Fault::new(Code::ChannelInvalid, text)));
-                }
+                Ok(Some(Unit::Data {
+                    channel,
+                    kind,
+                    body,
+                })) => self.channels.accept(channel, None, Some(kind), body),
                 Err(error) => return Err(self.refuse(&Fault::from(&error))),
             }
         }
@@ -178,7 +186,8 @@ impl Connection {
         match envelope.kind {
             Kind::Request => self.request(envelope),
             Kind::Event => {
-                self.control(&envelope);
+                // Events of other names are of no interest here.
+                channels::take(&self.channels, &envelope);
                 Ok(())
             }
             Kind::Response | Kind::Error => {
@@ -186,19 +195,6 @@ impl Connection {
                 self.send(&Envelope::failure(envelope.id, &envelope.method, &fault));
                 Ok(())
             }
-        }
-    }
-
-    /// `channel.credit` and `channel.close`; other events are of no interest here.
-    fn control(&mut self, envelope: &Envelope) {
-        let number = |key: &str| envelope.payload.get(key).and_then(Value::as_u64);
-        let Some(channel) = number("channel").and_then(|n| u32::try_from(n).ok()) else {
-            return;
-        };
-        match envelope.method.as_str() {
-            "channel.credit" => self.blobs.credit(channel, number("bytes").unwrap_or(0)),
-            "channel.close" => self.blobs.close(channel),
-            _ => {}
         }
     }
 
@@ -316,17 +312,22 @@ impl Connection {
             method,
             outcome,
         } = done;
-        let envelope = match outcome.and_then(|answer| self.with_blob(answer)) {
+        let envelope = match outcome.and_then(|answer| self.with_channel(answer)) {
             Ok((data, note)) => Envelope::success(id, method, data, note),
             Err(fault) => Envelope::failure(id, method, &fault),
         };
         self.send(&envelope);
     }
 
-    fn with_blob(&mut self, mut answer: Answer) -> Result<(Value, Option<ChannelNote>), Fault> {
+    /// Opens the channel that the answer needs, where it needs one.
+    fn with_channel(&mut self, mut answer: Answer) -> Result<(Value, Option<ChannelNote>), Fault> {
+        if let Some(end) = answer.stream.take() {
+            let note = self.open_stream(end)?;
+            return Ok((answer.data, Some(note)));
+        }
         match answer.blob.take() {
             Some(blob) if self.binary => {
-                let note = self.blobs.open(blob)?;
+                let note = self.open_blob(blob)?;
                 Ok((answer.data, Some(note)))
             }
             blob => {
@@ -334,6 +335,35 @@ impl Connection {
                 Ok((answer.into_inline(), None))
             }
         }
+    }
+
+    fn open_stream(&mut self, end: StreamEnd) -> Result<ChannelNote, Fault> {
+        if !self.binary {
+            let text = "a stream needs Data frames: say ipc.hello with binary:true first";
+            return Err(Fault::new(Code::Unsupported, text));
+        }
+        let channel = self.next_channel();
+        let stream = OpenStream::new(&self.channels, channel)?;
+        tokio::spawn(stream.carry(end));
+        Ok(ChannelNote::Stream { channel })
+    }
+
+    fn open_blob(&mut self, blob: Blob) -> Result<ChannelNote, Fault> {
+        let channel = self.next_channel();
+        let credit = self.channels.open_outlet(channel)?;
+        let note = ChannelNote::of(channel, &blob);
+        let channels = Arc::clone(&self.channels);
+        tokio::spawn(async move {
+            if let Err(fault) = send_bytes(&channels, channel, &credit, &blob.bytes).await {
+                tracing::debug!(%fault, "the answer's bytes were not all wanted");
+            }
+        });
+        Ok(note)
+    }
+
+    fn next_channel(&mut self) -> u32 {
+        self.last_channel = self.last_channel.wrapping_add(1);
+        self.last_channel
     }
 
     /// Sends what is buffered, and answers that come in time when `answers` are still wanted.

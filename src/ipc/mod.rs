@@ -7,7 +7,7 @@
 //! Invariants: the handler learns of every connection's end; nothing beyond this user's processes is
 //! served; a slow client stops its own connection alone.
 
-mod blobs;
+mod channels;
 mod client;
 mod connection;
 mod endpoint;

@@ -2,4 +2,5 @@
 
 pub mod attention;
 pub mod execution;
+pub mod lease;
 pub mod link;

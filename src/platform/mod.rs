@@ -10,6 +10,7 @@
 pub mod display;
 pub mod frame;
 pub mod paths;
+pub mod pty;
 
 #[cfg(target_os = "linux")]
 pub mod linux;

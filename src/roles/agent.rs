@@ -17,13 +17,19 @@ use crate::client::Paths;
 use crate::config::AgentConfig;
 use crate::ipc::{self, IpcOptions, IpcServer};
 use crate::journal::{Journal, Options};
+use crate::model::attention::RuleSet;
 use crate::platform::OpenOptions;
-use crate::runtime::{DesktopSlot, Node, NodeOptions};
+use crate::platform::paths::{home_dir, user_shell};
+use crate::runtime::{DesktopSlot, Node, NodeOptions, Terminals};
 use crate::store::node::NodeStore;
+use crate::terminal::launch::User;
 use crate::wire::{Code, Fault};
 
 /// How often the node looks at what works on its host.
 const PROBE_EVERY: Duration = Duration::from_secs(15);
+
+/// How many such looks lie between two of those for sessions that ended long ago: an hour.
+const LOOKS_PER_PRUNING: u64 = 240;
 
 /// What an agent is started with.
 pub struct Start {
@@ -158,6 +164,7 @@ impl Start {
             script_memory_max: scripts.memory_mb as usize * 1024 * 1024,
             scripts_running_max: scripts.running_max as usize,
             captures_kept: self.config.desktop.captures_kept as usize,
+            terminals: self.terminals()?,
         })
         .await?;
         let ipc_stop = CancellationToken::new();
@@ -190,6 +197,8 @@ impl Start {
             node.set_remote(Arc::new(remote));
         }
         let prober = tokio::spawn(probe(Arc::clone(&node)));
+        let prepared = Arc::clone(&node);
+        tokio::spawn(async move { prepared.prepare_sessions().await });
         Ok(Running {
             node,
             ipc,
@@ -214,6 +223,34 @@ impl Start {
         all.filter_map(canonical).collect()
     }
 
+    fn terminals(&self) -> Result<Terminals, Fault> {
+        let config = &self.config.terminal;
+        let data = &self.paths.data_dir;
+        let rules_dir = match config.rules_dir.as_os_str().is_empty() {
+            true => data.join("attention"),
+            false => config.rules_dir.clone(),
+        };
+        let executable = std::env::current_exe()
+            .map_err(|error| Fault::internal(format!("find this program's file: {error}")))?;
+        Ok(Terminals {
+            executable,
+            user: User {
+                home: home_dir().unwrap_or_else(|| data.clone()),
+                shell: match config.shell.is_empty() {
+                    true => user_shell(),
+                    false => config.shell.clone(),
+                },
+            },
+            // `wingman` inside of a session then talks to this agent.
+            env: vec![("WINGMAN_DATA".into(), data.to_string_lossy().into_owned())],
+            scrollback_lines: config.scrollback_lines as usize,
+            rules: match config.screen_rules {
+                true => read_rules(&rules_dir)?,
+                false => RuleSet::default(),
+            },
+        })
+    }
+
     fn open_options(&self) -> OpenOptions {
         let wanted = self
             .display
@@ -232,12 +269,43 @@ impl Start {
     }
 }
 
+/// The built-in screen rules with those of a folder over them. A folder that is not there has none;
+/// a file that is wrong stops the start, since its author would wait for it in vain.
+fn read_rules(dir: &std::path::Path) -> Result<RuleSet, Fault> {
+    let mut rules = RuleSet::builtin();
+    let wrong = |path: &std::path::Path, why: String| {
+        Fault::new(Code::ConfigInvalid, format!("{}: {why}", path.display()))
+    };
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(rules),
+        other => other.map_err(|error| wrong(dir, error.to_string()))?,
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|ending| ending == "toml"))
+        .collect();
+    paths.sort();
+    for path in paths {
+        let text =
+            std::fs::read_to_string(&path).map_err(|error| wrong(&path, error.to_string()))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let own = RuleSet::parse(&name, &text).map_err(|error| wrong(&path, error.to_string()))?;
+        rules
+            .merge(own)
+            .map_err(|error| wrong(&path, error.to_string()))?;
+    }
+    Ok(rules)
+}
+
 /// Looks at what works on this host, now and then.
 async fn probe(node: Arc<Node>) {
     let stop = node.shutdown_token();
-    loop {
+    for look in 1_u64.. {
         if let Err(fault) = node.probe_capabilities().await {
             tracing::warn!(%fault, "cannot tell what works on this host");
+        }
+        if look % LOOKS_PER_PRUNING == 0 {
+            node.prune_sessions().await;
         }
         tokio::select! {
             () = stop.cancelled() => return,

@@ -1,6 +1,7 @@
 //! Composition: build the parts, wire them, run, shut down. The only module that may name all others.
 
 mod agent;
+mod console;
 mod logging;
 mod reference;
 mod remote;
@@ -41,6 +42,7 @@ fn run(globals: &Globals, command: Command) -> u8 {
             AgentAction::Run(args) => serving(globals, agent::run(args, globals)),
             AgentAction::Join(args) => serving(globals, agent::join(args, globals)),
         },
+        Command::Attach(args) => calling(globals, console::attach(args, globals)),
         Command::Client(command) => calling(globals, cli::run(command, globals)),
     }
 }

@@ -21,7 +21,7 @@ mod run;
 mod supervisor;
 
 pub use desktop_slot::DesktopSlot;
-pub use node::{Node, NodeOptions, Remote};
+pub use node::{Node, NodeOptions, Remote, Terminals};
 
 use crate::wire::Fault;
 

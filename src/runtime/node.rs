@@ -15,11 +15,15 @@ use super::executions::{Executions, Parts};
 use super::handlers;
 use super::kv::NodeKv;
 use super::records::Records;
+use crate::base::EpochMillis;
 use crate::base::ids::{AgentId, InstanceId};
 use crate::desktop::{CaptureReport, CaptureStore};
 use crate::journal::Journal;
+use crate::model::attention::RuleSet;
 use crate::platform::InputOwner;
 use crate::store::node::NodeStore;
+use crate::terminal::launch::User;
+use crate::terminal::{Sessions, SessionsOptions, Sink, TerminalOptions};
 use crate::wire::event::{Draft, name};
 use crate::wire::messages::BuildInfo;
 use crate::wire::messages::config::{RemoteConfig, RemoteUpdate};
@@ -54,6 +58,18 @@ pub struct NodeOptions {
     pub script_memory_max: usize,
     pub scripts_running_max: usize,
     pub captures_kept: usize,
+    pub terminals: Terminals,
+}
+
+/// What the node's terminal sessions need.
+pub struct Terminals {
+    /// This program, which is also the process that holds a session.
+    pub executable: PathBuf,
+    pub user: User,
+    /// Set in every session.
+    pub env: Vec<(String, String)>,
+    pub scrollback_lines: usize,
+    pub rules: RuleSet,
 }
 
 /// A workstation's core; shared by every front door.
@@ -67,6 +83,7 @@ pub struct Node {
     pub(super) desktop: Arc<DesktopSlot>,
     pub(super) executions: Arc<Executions>,
     pub(super) captures: Arc<CaptureStore>,
+    pub(super) sessions: Arc<Sessions>,
     pub(super) local_clients: AtomicU64,
     pub(super) remote: OnceLock<Arc<dyn Remote>>,
     dispatcher: Dispatcher<Node>,
@@ -103,6 +120,20 @@ impl Node {
             running_max: options.scripts_running_max,
         });
         let ended = executions.recover().await?;
+        let sessions = SessionsOptions {
+            dir: options.state_dir.join("sessions"),
+            executable: options.terminals.executable,
+            user: options.terminals.user,
+            env: options.terminals.env,
+            sink: Arc::new(SessionEvents(options.journal.clone())),
+            runtime: tokio::runtime::Handle::current(),
+            rules: options.terminals.rules,
+            terminal: TerminalOptions {
+                scrollback_lines: options.terminals.scrollback_lines,
+                recordings_dir: options.state_dir.join("recordings"),
+            },
+        };
+        let sessions = super::blocking(move || Sessions::open(sessions)).await?;
         let node = Arc::new(Self {
             agent_id: options.agent_id,
             instance_id: options.instance_id,
@@ -113,6 +144,7 @@ impl Node {
             desktop,
             executions,
             captures: Arc::new(captures),
+            sessions,
             local_clients: AtomicU64::new(0),
             remote: OnceLock::new(),
             dispatcher: handlers::all(),
@@ -162,6 +194,29 @@ impl Node {
         Ok(())
     }
 
+    /// Makes the first new terminal session start quickly.
+    pub async fn prepare_sessions(&self) {
+        self.with_sessions(Sessions::warm_up).await;
+        self.prune_sessions().await;
+    }
+
+    /// Forgets sessions that ended long ago.
+    pub async fn prune_sessions(&self) {
+        self.with_sessions(|sessions| sessions.prune(EpochMillis::now()))
+            .await;
+    }
+
+    async fn with_sessions(&self, work: impl FnOnce(&Sessions) + Send + 'static) {
+        let sessions = Arc::clone(&self.sessions);
+        let done = super::blocking(move || {
+            work(&sessions);
+            Ok(())
+        });
+        if let Err(fault) = done.await {
+            tracing::warn!(%fault, "look after terminal sessions");
+        }
+    }
+
     /// Fires when `system.shutdown` was called or the process has to end.
     pub fn shutdown_token(&self) -> CancellationToken {
         self.shutdown.clone()
@@ -175,6 +230,12 @@ impl Node {
         self.shutdown.cancel();
         self.executions.stop_all();
         self.executions.idle().await;
+        let sessions = Arc::clone(&self.sessions);
+        super::blocking(move || {
+            sessions.close();
+            Ok(())
+        })
+        .await?;
         self.journal
             .append(Draft::new(name::NODE_STOPPED, json!({})))
             .await?;
@@ -199,6 +260,20 @@ impl Node {
             Origin::Local { connection } => InputOwner(connection << 1),
             Origin::Server { epoch } => InputOwner((epoch << 1) | 1),
         }
+    }
+}
+
+/// Journals what happens to terminal sessions.
+struct SessionEvents(Journal);
+
+impl Sink for SessionEvents {
+    fn tell(&self, draft: Draft) {
+        // Resolves on its own; a journal that cannot take it says so when it is next awaited.
+        drop(self.0.submit(draft));
+    }
+
+    fn tell_volatile(&self, draft: Draft) {
+        self.0.publish_volatile(draft);
     }
 }
 

@@ -14,6 +14,7 @@ pub mod executions;
 pub mod node;
 mod rows;
 pub mod server;
+pub mod terminals;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

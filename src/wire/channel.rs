@@ -1,40 +1,40 @@
-//! Byte channels of a link, protocol 2: credit, order, and fair turns between them.
+//! Byte channels of a wire, protocol 2 and local IPC: credit, order, and fair turns between them.
 //!
 //! ```text
-//! Data frame:  reserved = channel, seq = counts this channel's frames
+//! Data frame of the link:  reserved = channel, seq = counts this channel's frames of one direction
 //!   0     1
-//!   |kind | bytes …        kind 0: bytes;  at most 32 KiB
+//!   |kind | bytes …        kind 0 bytes, 1 control JSON, 2 snapshot, 3 screen;  at most 32 KiB
 //! ```
 //!
 //! The body, kind byte included, costs credit: 32 KiB at first; the reader gives more by
 //! `channel.credit` as it drains. A writer without credit waits, which stops its own channel alone.
-//! Ids are odd when the connecting side opened the channel, even when the accepting side did.
+//! An answer's bytes go one way and are of kind 0; a stream goes both ways under one id. On the link
+//! ids are odd when the connecting side opened the channel, even when the accepting side did.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use tokio::sync::{Semaphore, mpsc};
+use bytes::Bytes;
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::codes::{Code, Fault};
-use super::frame::{Frame, FrameType};
-use super::link::{ChannelClose, Message};
+use super::stream::{Piece, PieceKind};
 use crate::base::limits;
 
-/// The kind byte of plain bytes.
-const KIND_BYTES: u8 = 0;
 /// Bytes of a frame that are not its kind: with it they fit into the first credit.
 const CHUNK_LEN_MAX: usize = limits::CHANNEL_CREDIT_FIRST - 1;
 /// The reason of a regular end.
-pub(super) const DONE: &str = "done";
+pub(crate) const DONE: &str = "done";
 
 /// How much a reader lets its writer have under way.
 ///
 /// The window follows the drain that was measured since the last grant: what drains in 250 ms, at
 /// most twice the last window, never below the first nor above the largest credit.
 #[derive(Debug)]
-pub(super) struct CreditWindow {
+pub(crate) struct CreditWindow {
     window: usize,
     consumed: usize,
     since: Duration,
@@ -42,7 +42,7 @@ pub(super) struct CreditWindow {
 
 impl CreditWindow {
     /// `now` is any steadily growing time.
-    pub(super) fn new(now: Duration) -> Self {
+    pub(crate) fn new(now: Duration) -> Self {
         Self {
             window: limits::CHANNEL_CREDIT_FIRST,
             consumed: 0,
@@ -52,7 +52,7 @@ impl CreditWindow {
 
     /// Notes bytes taken by the reader's owner; answers the credit to give, once half the window is
     /// used up.
-    pub(super) fn consume(&mut self, bytes: usize, now: Duration) -> Option<usize> {
+    pub(crate) fn consume(&mut self, bytes: usize, now: Duration) -> Option<usize> {
         self.consumed += bytes;
         if self.consumed < self.window / 2 {
             return None;
@@ -76,28 +76,38 @@ impl CreditWindow {
     }
 }
 
+/// What a reader expects of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carries {
+    /// The bytes of an answer.
+    Blob,
+    /// Pieces of every kind.
+    Stream,
+}
+
 /// The receiving ends by channel id.
 #[derive(Debug, Default)]
-pub(super) struct Inlets {
+struct Inlets {
     open: HashMap<u32, Inlet>,
 }
 
 #[derive(Debug)]
 struct Inlet {
     /// Unbounded in count, bounded in bytes by the credit.
-    sender: mpsc::UnboundedSender<Bytes>,
+    sender: mpsc::UnboundedSender<Piece>,
+    carries: Carries,
     credit: usize,
     next_sequence: u32,
 }
 
 impl Inlets {
-    /// Opens the receiving end of `channel`.
-    pub(super) fn open(&mut self, channel: u32) -> Result<mpsc::UnboundedReceiver<Bytes>, Fault> {
+    fn open(
+        &mut self,
+        channel: u32,
+        carries: Carries,
+    ) -> Result<mpsc::UnboundedReceiver<Piece>, Fault> {
         if self.open.len() >= limits::CHANNELS_OPEN_MAX {
-            return Err(Fault::new(
-                Code::TooManyChannels,
-                "too many channels are open on this link",
-            ));
+            return Err(too_many());
         }
         if self.open.contains_key(&channel) {
             return Err(Fault::new(
@@ -110,6 +120,7 @@ impl Inlets {
             channel,
             Inlet {
                 sender,
+                carries,
                 credit: limits::CHANNEL_CREDIT_FIRST,
                 next_sequence: 0,
             },
@@ -117,150 +128,340 @@ impl Inlets {
         Ok(receiver)
     }
 
-    /// Takes in a Data frame. `Ok(false)`: no such channel, as after a close that crossed it.
-    pub(super) fn accept(&mut self, frame: &Frame) -> Result<bool, Fault> {
-        let Some(inlet) = self.open.get_mut(&frame.channel) else {
-            return Ok(false);
+    /// Takes in a Data frame; one of a channel that is not open, as after a close that crossed it, is
+    /// dropped. A frame that breaks the rules ends its channel.
+    fn accept(
+        &mut self,
+        channel: u32,
+        sequence: Option<u32>,
+        kind: Option<u8>,
+        body: Bytes,
+    ) -> Result<(), Fault> {
+        let Some(inlet) = self.open.get_mut(&channel) else {
+            return Ok(());
         };
-        let verdict = inlet.judge(frame);
+        let verdict = inlet.judge(channel, sequence, kind, body);
         if verdict.is_err() {
-            self.open.remove(&frame.channel);
+            self.open.remove(&channel);
         }
-        verdict.map(|()| true)
-    }
-
-    /// Adds to a channel's credit, as was told to its writer.
-    pub(super) fn grant(&mut self, channel: u32, bytes: usize) {
-        if let Some(inlet) = self.open.get_mut(&channel) {
-            inlet.credit += bytes;
-        }
-    }
-
-    /// Forgets a channel; answers whether it was open.
-    pub(super) fn close(&mut self, channel: u32) -> bool {
-        self.open.remove(&channel).is_some()
+        verdict
     }
 }
 
 impl Inlet {
-    fn judge(&mut self, frame: &Frame) -> Result<(), Fault> {
-        let invalid = |why: &str| {
-            Fault::new(
-                Code::ChannelInvalid,
-                format!("channel {}: {why}", frame.channel),
-            )
-        };
-        if frame.sequence != self.next_sequence {
+    fn judge(
+        &mut self,
+        channel: u32,
+        sequence: Option<u32>,
+        kind: Option<u8>,
+        body: Bytes,
+    ) -> Result<(), Fault> {
+        let invalid =
+            |why: &str| Fault::new(Code::ChannelInvalid, format!("channel {channel}: {why}"));
+        if sequence.is_some_and(|sequence| sequence != self.next_sequence) {
             return Err(invalid("a frame is out of order"));
         }
-        if frame.body.len() > self.credit {
+        let kind = kind
+            .and_then(PieceKind::of_byte)
+            .filter(|kind| self.carries == Carries::Stream || *kind == PieceKind::Bytes)
+            .ok_or_else(|| invalid("a frame is of no known kind"))?;
+        let cost = body.len() + 1;
+        if cost > self.credit {
             return Err(invalid("the credit is used up"));
         }
-        if frame.body.first() != Some(&KIND_BYTES) {
-            return Err(invalid("a frame is of no known kind"));
-        }
         self.next_sequence = self.next_sequence.wrapping_add(1);
-        self.credit -= frame.body.len();
-        // A reader that has gone says so by `channel.close`; until that arrives bytes go nowhere.
-        let _ = self.sender.send(frame.body.slice(1..));
+        self.credit -= cost;
+        // Nobody may be listening any more; then the close is on its way.
+        let _ = self.sender.send(Piece { kind, body });
         Ok(())
     }
 }
 
+/// What the writer has to send for a channel.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    Data {
+        channel: u32,
+        /// Counts the channel's frames.
+        sequence: u32,
+        piece: Piece,
+    },
+    /// More credit for the other side.
+    Credit {
+        channel: u32,
+        bytes: usize,
+    },
+    Close {
+        channel: u32,
+        reason: &'static str,
+    },
+}
+
+/// The credit of one sending end, in bytes.
+#[derive(Debug)]
+pub(crate) struct Credit {
+    bytes: Semaphore,
+    /// Fires when the other side wants no more, or the wire has ended.
+    pub closed: CancellationToken,
+}
+
 /// The sending ends, with what each has queued; at most its credit.
 #[derive(Debug, Default)]
-pub(super) struct Outlets {
-    credits: HashMap<u32, Arc<Semaphore>>,
+struct Outlets {
+    credits: HashMap<u32, Arc<Credit>>,
     /// Channels with frames to send, in turn.
-    turns: VecDeque<(u32, VecDeque<Frame>)>,
+    turns: VecDeque<(u32, VecDeque<Outgoing>)>,
+    /// Grants and closes that wait for no turn. At most one grant for each channel.
+    signals: VecDeque<Outgoing>,
 }
 
 impl Outlets {
-    /// Opens the sending end of `channel`; the semaphore counts its credit in bytes.
-    pub(super) fn open(&mut self, channel: u32) -> Result<Arc<Semaphore>, Fault> {
+    fn open(&mut self, channel: u32) -> Result<Arc<Credit>, Fault> {
         if self.credits.len() >= limits::CHANNELS_OPEN_MAX {
-            return Err(Fault::new(
-                Code::TooManyChannels,
-                "too many channels are open on this link",
-            ));
+            return Err(too_many());
         }
-        let credit = Arc::new(Semaphore::new(limits::CHANNEL_CREDIT_FIRST));
+        let credit = Arc::new(Credit {
+            bytes: Semaphore::new(limits::CHANNEL_CREDIT_FIRST),
+            closed: CancellationToken::new(),
+        });
         self.credits.insert(channel, Arc::clone(&credit));
         Ok(credit)
     }
 
-    /// Queues a frame of a channel that is open; answers whether it is.
-    pub(super) fn push(&mut self, channel: u32, frame: Frame) -> bool {
+    /// Queues for a channel that is open.
+    fn push(&mut self, channel: u32, item: Outgoing) {
         if !self.credits.contains_key(&channel) {
-            return false;
+            return;
         }
         match self.turns.iter_mut().find(|(id, _)| *id == channel) {
-            Some((_, frames)) => frames.push_back(frame),
-            None => self.turns.push_back((channel, VecDeque::from([frame]))),
+            Some((_, items)) => items.push_back(item),
+            None => self.turns.push_back((channel, VecDeque::from([item]))),
         }
-        true
     }
 
-    /// The next frame in turn: one from each channel that has any, round robin.
-    pub(super) fn pop(&mut self) -> Option<Frame> {
-        let (channel, mut frames) = self.turns.pop_front()?;
-        let frame = frames.pop_front();
-        if !frames.is_empty() {
-            self.turns.push_back((channel, frames));
+    fn signal(&mut self, signal: Outgoing) {
+        if let Outgoing::Credit { channel, bytes } = &signal {
+            for waiting in &mut self.signals {
+                match waiting {
+                    Outgoing::Credit {
+                        channel: id,
+                        bytes: sum,
+                    } if id == channel => {
+                        *sum += bytes;
+                        return;
+                    }
+                    _ => {}
+                }
+            }
         }
-        frame
+        self.signals.push_back(signal);
+    }
+
+    /// The next one: signals first, then one from each channel that has any, round robin.
+    fn pop(&mut self) -> Option<Outgoing> {
+        if let Some(signal) = self.signals.pop_front() {
+            return Some(signal);
+        }
+        let (channel, mut items) = self.turns.pop_front()?;
+        let item = items.pop_front();
+        if !items.is_empty() {
+            self.turns.push_back((channel, items));
+        }
+        item
     }
 
     /// Adds credit that the reader gave; more than the largest credit is cut to it.
-    pub(super) fn grant(&self, channel: u32, bytes: usize) {
+    fn grant(&self, channel: u32, bytes: usize) {
         if let Some(credit) = self.credits.get(&channel) {
-            let room = limits::CHANNEL_CREDIT_MAX.saturating_sub(credit.available_permits());
-            credit.add_permits(bytes.min(room));
+            let room = limits::CHANNEL_CREDIT_MAX.saturating_sub(credit.bytes.available_permits());
+            credit.bytes.add_permits(bytes.min(room));
         }
     }
 
-    /// The reader wants no more: drops what is queued and wakes the writer. Answers whether the
-    /// channel was open.
-    pub(super) fn abort(&mut self, channel: u32) -> bool {
-        self.turns.retain(|(id, _)| *id != channel);
+    /// Drops what is queued and wakes the writer; what a finished channel has queued stays. Answers
+    /// whether the channel was open.
+    fn abort(&mut self, channel: u32) -> bool {
         match self.credits.remove(&channel) {
             Some(credit) => {
-                credit.close();
+                credit.end();
+                self.turns.retain(|(id, _)| *id != channel);
                 true
             }
             None => false,
         }
     }
+}
 
-    /// The writer is done: its close follows the bytes in their own queue.
-    pub(super) fn finish(&mut self, channel: u32, reason: &str) -> Result<(), Fault> {
-        let body = ChannelClose {
-            channel,
-            reason: reason.to_owned(),
-        }
-        .to_body()?;
-        self.push(channel, Frame::new(FrameType::Notify, 0, body));
-        self.credits.remove(&channel);
-        Ok(())
+impl Credit {
+    /// Pays for a frame of `least` to `wanted` bytes and its kind byte: answers how many the credit
+    /// allows. `None` when the channel has closed.
+    pub async fn pay(&self, least: usize, wanted: usize) -> Option<usize> {
+        // INVARIANT: a frame is far below u32::MAX.
+        let permits = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+        let paid = self.bytes.acquire_many(permits(least + 1)).await;
+        paid.ok()?.forget();
+        // Nobody else takes of this credit, so what is there stays there.
+        let there = self.bytes.available_permits();
+        let more = wanted.min(CHUNK_LEN_MAX).saturating_sub(least).min(there);
+        self.bytes.try_acquire_many(permits(more)).ok()?.forget();
+        Some(least + more)
     }
 
-    /// The link is gone: wakes every writer.
-    pub(super) fn close_all(&mut self) {
-        self.turns.clear();
-        for (_, credit) in self.credits.drain() {
-            credit.close();
+    fn end(&self) {
+        self.bytes.close();
+        self.closed.cancel();
+    }
+}
+
+fn too_many() -> Fault {
+    Fault::new(
+        Code::TooManyChannels,
+        "too many channels are open on this connection",
+    )
+}
+
+/// All channels of one connection. The connection's reader feeds it, its writer empties it.
+#[derive(Debug)]
+pub(crate) struct Channels {
+    inlets: Mutex<Inlets>,
+    outlets: Mutex<Outlets>,
+    /// Wakes the connection's writer when there is something to send.
+    pub turns: Notify,
+    started: Instant,
+}
+
+impl Default for Channels {
+    fn default() -> Self {
+        Self {
+            inlets: Mutex::default(),
+            outlets: Mutex::default(),
+            turns: Notify::new(),
+            started: Instant::now(),
         }
     }
 }
 
-/// Cuts bytes into the bodies of Data frames.
-pub(super) fn chunks(bytes: &Bytes) -> impl Iterator<Item = Bytes> + '_ {
-    bytes.chunks(CHUNK_LEN_MAX).map(|part| {
-        let mut body = BytesMut::with_capacity(part.len() + 1);
-        body.put_u8(KIND_BYTES);
-        body.put_slice(part);
-        body.freeze()
-    })
+/// No lock here is held while anything can panic, so a poisoned one is still whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Channels {
+    /// A steadily growing time for credit windows.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Opens the receiving end of a channel: `too_many_channels`, or `channel_invalid` for an id that
+    /// is in use.
+    pub fn open_inlet(
+        &self,
+        channel: u32,
+        carries: Carries,
+    ) -> Result<mpsc::UnboundedReceiver<Piece>, Fault> {
+        lock(&self.inlets).open(channel, carries)
+    }
+
+    /// Opens the sending end of a channel; `too_many_channels` at the bound.
+    pub fn open_outlet(&self, channel: u32) -> Result<Arc<Credit>, Fault> {
+        lock(&self.outlets).open(channel)
+    }
+
+    /// Takes in a Data frame. One that breaks the rules ends its channel, which the other side is
+    /// told, and nothing else.
+    pub fn accept(&self, channel: u32, sequence: Option<u32>, kind: Option<u8>, body: Bytes) {
+        let accepted = lock(&self.inlets).accept(channel, sequence, kind, body);
+        if let Err(fault) = accepted {
+            tracing::warn!(%fault, "closing a channel");
+            let mut outlets = lock(&self.outlets);
+            outlets.abort(channel);
+            outlets.signal(Outgoing::Close {
+                channel,
+                reason: Code::ChannelInvalid.as_str(),
+            });
+            drop(outlets);
+            self.turns.notify_one();
+        }
+    }
+
+    /// The other side gave credit.
+    pub fn granted(&self, channel: u32, bytes: usize) {
+        lock(&self.outlets).grant(channel, bytes);
+    }
+
+    /// The other side closed the channel. What has arrived before can still be taken.
+    pub fn closed(&self, channel: u32) {
+        lock(&self.outlets).abort(channel);
+        lock(&self.inlets).open.remove(&channel);
+    }
+
+    /// Gives the other side credit.
+    pub fn give_credit(&self, channel: u32, bytes: usize) {
+        match lock(&self.inlets).open.get_mut(&channel) {
+            Some(inlet) => inlet.credit += bytes,
+            None => return,
+        }
+        lock(&self.outlets).signal(Outgoing::Credit { channel, bytes });
+        self.turns.notify_one();
+    }
+
+    /// Queues a frame of a channel that is open; its credit was paid.
+    pub fn push(&self, channel: u32, sequence: u32, piece: Piece) {
+        let item = Outgoing::Data {
+            channel,
+            sequence,
+            piece,
+        };
+        lock(&self.outlets).push(channel, item);
+        self.turns.notify_one();
+    }
+
+    /// The writing end is done: the close follows what is queued, and nothing more is taken in.
+    pub fn finish(&self, channel: u32) {
+        let mut outlets = lock(&self.outlets);
+        let close = Outgoing::Close {
+            channel,
+            reason: DONE,
+        };
+        outlets.push(channel, close);
+        outlets.credits.remove(&channel);
+        drop(outlets);
+        lock(&self.inlets).open.remove(&channel);
+        self.turns.notify_one();
+    }
+
+    /// Nothing more of this channel is taken in; its other direction goes on.
+    pub fn stop_reading(&self, channel: u32) {
+        lock(&self.inlets).open.remove(&channel);
+    }
+
+    /// Ends a channel at once, both directions; quiet when it has ended already.
+    pub fn refuse(&self, channel: u32, reason: &'static str) {
+        let read = lock(&self.inlets).open.remove(&channel).is_some();
+        let mut outlets = lock(&self.outlets);
+        if outlets.abort(channel) || read {
+            outlets.signal(Outgoing::Close { channel, reason });
+            drop(outlets);
+            self.turns.notify_one();
+        }
+    }
+
+    /// The next thing to send.
+    pub fn pop(&self) -> Option<Outgoing> {
+        lock(&self.outlets).pop()
+    }
+
+    /// The connection is gone: wakes every writer and ends every reader.
+    pub fn end(&self) {
+        let mut outlets = lock(&self.outlets);
+        outlets.turns.clear();
+        outlets.signals.clear();
+        for (_, credit) in outlets.credits.drain() {
+            credit.end();
+        }
+        drop(outlets);
+        lock(&self.inlets).open.clear();
+    }
 }
 
 #[cfg(test)]
@@ -268,60 +469,86 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn data(channel: u32, sequence: u32, bytes: &[u8]) -> Frame {
-        let mut body = vec![KIND_BYTES];
-        body.extend_from_slice(bytes);
-        Frame {
-            frame_type: FrameType::Data,
-            sequence,
-            channel,
-            body: body.into(),
-        }
+    fn channels(ids: &[u32]) -> (Channels, Vec<mpsc::UnboundedReceiver<Piece>>) {
+        let channels = Channels::default();
+        let open = |id: &u32| channels.open_inlet(*id, Carries::Stream).unwrap();
+        let readers = ids.iter().map(open).collect();
+        (channels, readers)
+    }
+
+    fn order(channels: &Channels) -> Vec<String> {
+        std::iter::from_fn(|| channels.pop())
+            .map(|item| match item {
+                Outgoing::Data {
+                    channel, sequence, ..
+                } => format!("{channel}#{sequence}"),
+                Outgoing::Credit { channel, bytes } => format!("{channel}+{bytes}"),
+                Outgoing::Close { channel, reason } => format!("{channel} {reason}"),
+            })
+            .collect()
     }
 
     #[test]
-    fn channels_take_turns() {
-        let mut outlets = Outlets::default();
+    fn channels_take_turns_and_signals_go_first() {
+        let (channels, _readers) = channels(&[1]);
         for channel in [1, 2] {
-            outlets.open(channel).unwrap();
+            channels.open_outlet(channel).unwrap();
         }
+        let piece = || Piece::new(PieceKind::Bytes, &b"a"[..]);
         for sequence in 0..3 {
-            outlets.push(1, data(1, sequence, b"a"));
+            channels.push(1, sequence, piece());
         }
-        outlets.push(2, data(2, 0, b"b"));
-        let order: Vec<u32> = std::iter::from_fn(|| outlets.pop())
-            .map(|frame| frame.channel)
-            .collect();
-        assert_eq!(order, [1, 2, 1, 1]);
+        channels.push(2, 0, piece());
+        channels.finish(2);
+        channels.give_credit(1, 5);
+        channels.give_credit(1, 6);
+        channels.push(2, 1, piece());
+        assert_eq!(
+            order(&channels),
+            ["1+11", "1#0", "2#0", "1#1", "2 done", "1#2"]
+        );
     }
 
     #[test]
     fn writer_beyond_its_credit_loses_its_channel_alone() {
-        let mut inlets = Inlets::default();
-        let _first = inlets.open(1).unwrap();
-        let mut second = inlets.open(3).unwrap();
-        let chunk = vec![0; 32 * 1024 - 1];
-        assert_eq!(inlets.accept(&data(1, 0, &chunk)), Ok(true));
-        let fault = inlets.accept(&data(1, 1, b"x")).unwrap_err();
-        assert_eq!(fault.code, Code::ChannelInvalid);
-        assert_eq!(inlets.accept(&data(1, 2, b"x")), Ok(false));
-        assert_eq!(inlets.accept(&data(3, 0, b"x")), Ok(true));
-        assert_eq!(second.try_recv().unwrap(), &b"x"[..]);
+        let (channels, mut readers) = channels(&[1, 3]);
+        let chunk = Bytes::from(vec![0; CHUNK_LEN_MAX]);
+        let x = Bytes::from_static(b"x");
+        channels.accept(1, Some(0), Some(0), chunk.clone());
+        channels.accept(1, Some(1), Some(0), x.clone());
+        assert_eq!(order(&channels), ["1 channel_invalid"]);
+        channels.accept(1, Some(2), Some(0), x.clone());
+        channels.accept(3, Some(0), Some(3), x.clone());
+        assert_eq!(order(&channels), [""; 0]);
+        assert_eq!(readers[1].try_recv().unwrap().kind, PieceKind::Screen);
+        assert_eq!(readers[0].try_recv().unwrap().body, chunk);
+        assert!(readers[0].try_recv().is_err());
     }
 
     #[test]
     fn frames_out_of_order_or_of_unknown_kind_are_refused() {
-        let mut inlets = Inlets::default();
-        let _one = inlets.open(1).unwrap();
-        assert!(inlets.accept(&data(1, 1, b"x")).is_err());
-        let _three = inlets.open(3).unwrap();
-        let mut unknown = data(3, 0, b"x");
-        unknown.body = Bytes::from_static(b"\x09x");
-        assert!(inlets.accept(&unknown).is_err());
-        let _five = inlets.open(5).unwrap();
-        let mut empty = data(5, 0, b"");
-        empty.body = Bytes::new();
-        assert!(inlets.accept(&empty).is_err());
+        let (channels, _readers) = channels(&[1, 3, 5]);
+        let _blob = channels.open_inlet(7, Carries::Blob).unwrap();
+        let x = Bytes::from_static(b"x");
+        channels.accept(1, Some(1), Some(0), x.clone());
+        channels.accept(3, Some(0), Some(9), x.clone());
+        channels.accept(5, Some(0), None, Bytes::new());
+        channels.accept(7, Some(0), Some(2), x);
+        let refused = [1, 3, 5, 7].map(|channel| format!("{channel} channel_invalid"));
+        assert_eq!(order(&channels), refused);
+    }
+
+    #[test]
+    fn closed_channel_wakes_its_writer_and_takes_nothing_more() {
+        let (channels, mut readers) = channels(&[1]);
+        let credit = channels.open_outlet(1).unwrap();
+        channels.push(1, 0, Piece::new(PieceKind::Bytes, &b"a"[..]));
+        channels.closed(1);
+        assert!(credit.closed.is_cancelled());
+        assert!(credit.bytes.try_acquire().is_err());
+        channels.refuse(1, DONE);
+        assert_eq!(order(&channels), [""; 0]);
+        assert!(readers[0].try_recv().is_err());
     }
 
     #[test]

@@ -208,16 +208,13 @@ impl Envelope {
         Self::now(Kind::Event, method, payload, 0)
     }
 
-    /// The answer to request `id`; bytes that come beside it stay outside unless inlined before.
+    /// The answer to request `id`; what comes beside it goes by the channel, unless inlined before.
     pub fn success(id: u64, method: &str, answer: Value, channel: Option<ChannelNote>) -> Self {
         let mut data = Map::new();
         data.insert("success".to_owned(), Value::Bool(true));
         data.insert("result".to_owned(), answer);
         if let Some(note) = channel {
-            data.insert("channel".to_owned(), note.channel.into());
-            data.insert("size".to_owned(), note.size.into());
-            data.insert("contentType".to_owned(), note.content_type.into());
-            data.insert("field".to_owned(), note.field.into());
+            note.write(&mut data);
         }
         let payload = json!({"type": "response", "id": id.to_string(), "data": data});
         Self::now(Kind::Response, method, payload, id)
@@ -341,20 +338,24 @@ impl Envelope {
     }
 }
 
-/// Bytes that follow a response as Data frames: where, how many, of what kind, and in which field
-/// they belong.
+/// The channel that a response opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChannelNote {
-    pub channel: u32,
-    pub size: u64,
-    pub content_type: String,
-    pub field: String,
+pub enum ChannelNote {
+    /// Bytes follow as Data frames: how many, of what kind, and in which field they belong.
+    Bytes {
+        channel: u32,
+        size: u64,
+        content_type: String,
+        field: String,
+    },
+    /// A stream, both ways.
+    Stream { channel: u32 },
 }
 
 impl ChannelNote {
     /// Describes a blob that goes through `channel`.
     pub fn of(channel: u32, blob: &Blob) -> Self {
-        Self {
+        Self::Bytes {
             channel,
             size: blob.bytes.len() as u64,
             content_type: blob.content_type.clone(),
@@ -362,14 +363,36 @@ impl ChannelNote {
         }
     }
 
+    fn write(self, data: &mut Map<String, Value>) {
+        let channel = match self {
+            Self::Bytes {
+                channel,
+                size,
+                content_type,
+                field,
+            } => {
+                data.insert("size".to_owned(), size.into());
+                data.insert("contentType".to_owned(), content_type.into());
+                data.insert("field".to_owned(), field.into());
+                channel
+            }
+            Self::Stream { channel } => channel,
+        };
+        data.insert("channel".to_owned(), channel.into());
+    }
+
     fn read(data: &Map<String, Value>) -> Option<Self> {
         let text = |key: &str| Some(data.get(key)?.as_str()?.to_owned());
-        Some(Self {
-            channel: u32::try_from(data.get("channel")?.as_u64()?).ok()?,
-            size: data.get("size")?.as_u64()?,
-            content_type: text("contentType")?,
-            field: text("field")?,
-        })
+        let channel = u32::try_from(data.get("channel")?.as_u64()?).ok()?;
+        match data.get("size") {
+            None => Some(Self::Stream { channel }),
+            Some(size) => Some(Self::Bytes {
+                channel,
+                size: size.as_u64()?,
+                content_type: text("contentType")?,
+                field: text("field")?,
+            }),
+        }
     }
 }
 

@@ -101,15 +101,54 @@ impl Frame {
             });
         }
         out.reserve(HEADER_LEN + self.body.len());
-        // INVARIANT: both limits are far below u32::MAX.
-        out.put_u32_le(self.body.len() as u32);
-        out.put_u32_le(self.sequence);
-        out.put_u8(self.frame_type.byte());
-        out.put_bytes(0, 3);
-        out.put_u32_le(self.channel);
+        put_header(
+            self.frame_type,
+            self.sequence,
+            self.channel,
+            self.body.len(),
+            out,
+        );
         out.put_slice(&self.body);
         Ok(())
     }
+}
+
+/// Appends a Data frame: its kind byte and `body`, together at most `limits::LINK_DATA_LEN_MAX`.
+pub fn put_data(
+    channel: u32,
+    sequence: u32,
+    kind: u8,
+    body: &[u8],
+    out: &mut BytesMut,
+) -> Result<(), FrameError> {
+    let length = body.len() + 1;
+    if length > limits::LINK_DATA_LEN_MAX {
+        return Err(FrameError::TooLarge {
+            offset: 0,
+            length: length as u64,
+            max: limits::LINK_DATA_LEN_MAX,
+        });
+    }
+    out.reserve(HEADER_LEN + length);
+    put_header(FrameType::Data, sequence, channel, length, out);
+    out.put_u8(kind);
+    out.put_slice(body);
+    Ok(())
+}
+
+/// `length` was compared with a limit that is far below `u32::MAX`.
+fn put_header(
+    frame_type: FrameType,
+    sequence: u32,
+    channel: u32,
+    length: usize,
+    out: &mut BytesMut,
+) {
+    out.put_u32_le(length as u32);
+    out.put_u32_le(sequence);
+    out.put_u8(frame_type.byte());
+    out.put_bytes(0, 3);
+    out.put_u32_le(channel);
 }
 
 /// Why bytes are no frame; `offset` counts from the first byte of the connection.

@@ -4,8 +4,9 @@
 //! Invariants: names only `base`; decoders never default silently, never panic, and say at which
 //! byte they failed; every method is declared once, in `table`.
 
+pub(crate) mod blob_flow;
 pub mod capability;
-mod channel;
+pub(crate) mod channel;
 pub mod codes;
 pub mod envelope;
 pub mod event;
@@ -24,6 +25,7 @@ pub mod permission;
 pub mod rawkey;
 mod request;
 pub mod stream;
+pub(crate) mod stream_flow;
 pub mod table;
 
 pub use codes::{Code, Fault};

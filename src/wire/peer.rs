@@ -17,20 +17,21 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::channel::{self, CreditWindow, Inlets, Outlets};
+use super::blob_flow::OpenInlet;
+use super::channel::Channels;
 use super::codes::{Code, Fault};
 use super::frame::{Frame, FrameType, Protocol};
 use super::framed::Framed;
 use super::handler::{Answer, Blob, Call, Handler, Origin};
-use super::link::{Cancel, ChannelClose, ChannelCredit, Message, Notice, PING, Response};
+use super::link::{Cancel, Message, Notice, PING, Response};
 use super::peer_read::read_frames;
 use super::peer_write::write_frames;
+use super::stream_flow::OpenStream;
 use super::{request, table};
 use crate::base::limits;
 
@@ -68,10 +69,7 @@ pub(super) struct Shared {
     pub(super) control: mpsc::Sender<Frame>,
     pub(super) pending: Mutex<HashMap<u32, oneshot::Sender<Reply>>>,
     pub(super) incoming: Mutex<HashMap<u32, CancellationToken>>,
-    pub(super) inlets: Mutex<Inlets>,
-    pub(super) outlets: Mutex<Outlets>,
-    /// Wakes the writer when a channel has something to send.
-    pub(super) turns: Notify,
+    pub(super) channels: Arc<Channels>,
     pub(super) pong: Notify,
     pub(super) next_sequence: AtomicU32,
     pub(super) next_channel: AtomicU32,
@@ -96,10 +94,17 @@ pub(super) enum Tell {
     Nobody,
 }
 
-/// A response, with the channel that its bytes come by.
+/// A response, with the channel that it opened.
 pub(super) struct Reply {
     pub(super) response: Response,
-    pub(super) bytes: Option<mpsc::UnboundedReceiver<Bytes>>,
+    pub(super) beside: Beside,
+}
+
+/// What comes by channel beside a response. Dropping it ends the channel.
+pub(super) enum Beside {
+    Nothing,
+    Bytes(OpenInlet),
+    Stream(OpenStream),
 }
 
 /// No lock here is held while anything can panic, so a poisoned one is still whole.
@@ -129,9 +134,7 @@ impl Peer {
             control,
             pending: Mutex::default(),
             incoming: Mutex::default(),
-            inlets: Mutex::default(),
-            outlets: Mutex::default(),
-            turns: Notify::new(),
+            channels: Arc::default(),
             pong: Notify::new(),
             next_sequence: AtomicU32::new(0),
             next_channel: AtomicU32::new(match side {
@@ -233,21 +236,25 @@ impl Peer {
     }
 
     async fn read_reply(&self, reply: Reply) -> Result<Answer, Fault> {
-        let (size, channel) = (reply.response.size, reply.response.channel);
+        let size = reply.response.size;
         let field = reply.response.field.clone().unwrap_or_default();
         let content_type = reply.response.content_type.clone();
         let data = reply.response.into_result()?;
-        let (Some(bytes), Some(channel)) = (reply.bytes, channel) else {
-            return Ok(Answer {
-                data,
-                blob: None,
-                stream: None,
-            });
-        };
-        let inlet = OpenInlet {
-            shared: &self.shared,
-            channel,
-            bytes,
+        let inlet = match reply.beside {
+            Beside::Nothing => {
+                return Ok(Answer {
+                    data,
+                    ..Answer::default()
+                });
+            }
+            Beside::Stream(stream) => {
+                return Ok(Answer {
+                    data,
+                    stream: Some(stream.into_end()),
+                    ..Answer::default()
+                });
+            }
+            Beside::Bytes(inlet) => inlet,
         };
         let bytes = inlet.collect(size.unwrap_or(0)).await?;
         if field == RESULT_FIELD {
@@ -256,8 +263,7 @@ impl Peer {
             })?;
             return Ok(Answer {
                 data,
-                blob: None,
-                stream: None,
+                ..Answer::default()
             });
         }
         let field = BLOB_FIELDS
@@ -277,7 +283,7 @@ impl Peer {
         Ok(Answer {
             data,
             blob: Some(blob),
-            stream: None,
+            ..Answer::default()
         })
     }
 
@@ -366,62 +372,6 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The receiving end of a channel; dropping it before the end stops the writer.
-struct OpenInlet<'a> {
-    shared: &'a Arc<Shared>,
-    channel: u32,
-    bytes: mpsc::UnboundedReceiver<Bytes>,
-}
-
-impl OpenInlet<'_> {
-    async fn collect(mut self, size: u64) -> Result<Bytes, Fault> {
-        let size = usize::try_from(size)
-            .ok()
-            .filter(|size| *size <= limits::ARTIFACT_LEN_MAX)
-            .ok_or_else(|| {
-                Fault::new(
-                    Code::ArtifactTooLarge,
-                    format!("the answer announces {size} bytes"),
-                )
-            })?;
-        let mut window = CreditWindow::new(self.shared.started.elapsed());
-        let mut all = BytesMut::new();
-        while all.len() < size {
-            let part = self
-                .bytes
-                .recv()
-                .await
-                .ok_or_else(|| Fault::new(Code::LinkClosed, "the bytes ended early"))?;
-            all.extend_from_slice(&part);
-            let now = self.shared.started.elapsed();
-            if let Some(grant) = window.consume(part.len() + 1, now) {
-                lock(&self.shared.inlets).grant(self.channel, grant);
-                let credit = ChannelCredit {
-                    channel: self.channel,
-                    bytes: u32::try_from(grant).unwrap_or(u32::MAX),
-                };
-                let body = credit.to_body()?;
-                self.shared
-                    .send(Frame::new(FrameType::Notify, 0, body))
-                    .await?;
-            }
-        }
-        if all.len() > size {
-            return Err(Fault::new(
-                Code::ChannelInvalid,
-                "more bytes came than were announced",
-            ));
-        }
-        Ok(all.freeze())
-    }
-}
-
-impl Drop for OpenInlet<'_> {
-    fn drop(&mut self) {
-        self.shared.refuse_channel(self.channel, channel::DONE);
-    }
-}
-
 impl Shared {
     pub(super) async fn send(&self, frame: Frame) -> Result<(), Fault> {
         tokio::select! {
@@ -449,25 +399,8 @@ impl Shared {
         for (_, token) in lock(&self.incoming).drain() {
             token.cancel();
         }
-        lock(&self.outlets).close_all();
-        *lock(&self.inlets) = Inlets::default();
+        self.channels.end();
         self.handler.disconnected(self.origin);
         self.closed.cancel();
-    }
-
-    /// Stops a channel that the other side writes; quiet when it has ended already.
-    pub(super) fn refuse_channel(&self, channel: u32, reason: &str) {
-        if lock(&self.inlets).close(channel) {
-            let close = ChannelClose {
-                channel,
-                reason: reason.to_owned(),
-            };
-            if let Ok(body) = close.to_body() {
-                // With a full queue the writer stops when its credit is used up.
-                let _ = self
-                    .control
-                    .try_send(Frame::new(FrameType::Notify, 0, body));
-            }
-        }
     }
 }

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::blob_flow::send_bytes;
 use super::codes::{Code, Fault};
 use super::frame::{Frame, FrameType, Protocol};
 use super::handler::{Answer, Blob};
 use super::link::{Response, object};
 use super::peer::{RESULT_FIELD, Shared, lock};
+use super::stream::StreamEnd;
+use super::stream_flow::OpenStream;
 use super::{channel, request};
 use crate::base::limits;
 
@@ -57,7 +58,7 @@ async fn answer(
     outcome: Result<Answer, Fault>,
     cancel: &CancellationToken,
 ) {
-    let answer = match outcome {
+    let mut answer = match outcome {
         Ok(answer) => answer,
         Err(fault) => {
             respond(shared, sequence, Response::refused(Some(method), &fault)).await;
@@ -69,6 +70,10 @@ async fn answer(
         method: Some(method.to_owned()),
         ..Response::default()
     };
+    if let Some(end) = answer.stream.take() {
+        answer_stream(shared, sequence, response, answer.data, end).await;
+        return;
+    }
     if shared.protocol == Protocol::V1 {
         response.data = answer.into_inline();
         respond(shared, sequence, response).await;
@@ -94,7 +99,7 @@ async fn answer(
         return;
     };
     let channel = shared.next_channel.fetch_add(2, Ordering::Relaxed);
-    let opened = lock(&shared.outlets).open(channel);
+    let opened = shared.channels.open_outlet(channel);
     let credit = match opened {
         Ok(credit) => credit,
         Err(fault) => {
@@ -109,12 +114,43 @@ async fn answer(
     respond(shared, sequence, response).await;
     tokio::select! {
         // The reader's close ends the wait for credit as well.
-        sent = send_bytes(shared, channel, &credit, &blob.bytes) => {
+        sent = send_bytes(&shared.channels, channel, &credit, &blob.bytes) => {
             if let Err(fault) = sent {
                 tracing::debug!(%fault, method, "the answer's bytes were not all wanted");
             }
         }
-        () = cancel.cancelled() => drop(lock(&shared.outlets).abort(channel)),
+        () = cancel.cancelled() => shared.channels.refuse(channel, channel::DONE),
+    }
+}
+
+/// Answers with a stream: the response first, then pieces until either side ends them.
+async fn answer_stream(
+    shared: &Arc<Shared>,
+    sequence: u32,
+    mut response: Response,
+    data: Value,
+    end: StreamEnd,
+) {
+    let opened = if shared.protocol == Protocol::V1 {
+        Err(Fault::new(
+            Code::Unsupported,
+            "protocol 1 has no streams; the session can be used through newer peers alone",
+        ))
+    } else {
+        let channel = shared.next_channel.fetch_add(2, Ordering::Relaxed);
+        response.channel = Some(channel);
+        OpenStream::new(&shared.channels, channel)
+    };
+    match opened {
+        Ok(stream) => {
+            response.data = data;
+            respond(shared, sequence, response).await;
+            tokio::spawn(stream.carry(end));
+        }
+        Err(fault) => {
+            let method = response.method.as_deref();
+            respond(shared, sequence, Response::refused(method, &fault)).await;
+        }
     }
 }
 
@@ -144,30 +180,4 @@ async fn respond(shared: &Arc<Shared>, sequence: u32, response: Response) {
         ),
         Err(error) => tracing::error!(%error, "encode a response"),
     }
-}
-
-/// Sends bytes by a channel of its own, credit by credit, then its regular end.
-async fn send_bytes(
-    shared: &Shared,
-    channel: u32,
-    credit: &Semaphore,
-    bytes: &Bytes,
-) -> Result<(), Fault> {
-    for (sequence, body) in channel::chunks(bytes).enumerate() {
-        let cost = u32::try_from(body.len()).unwrap_or(u32::MAX);
-        let paid = credit.acquire_many(cost).await;
-        paid.map_err(|_| Fault::new(Code::ChannelInvalid, "the reader closed the channel"))?
-            .forget();
-        let frame = Frame {
-            frame_type: FrameType::Data,
-            sequence: u32::try_from(sequence).unwrap_or(u32::MAX),
-            channel,
-            body,
-        };
-        lock(&shared.outlets).push(channel, frame);
-        shared.turns.notify_one();
-    }
-    lock(&shared.outlets).finish(channel, channel::DONE)?;
-    shared.turns.notify_one();
-    Ok(())
 }

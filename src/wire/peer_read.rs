@@ -7,14 +7,16 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
 
+use super::blob_flow::OpenInlet;
 use super::codes::{Code, Fault};
 use super::frame::{Decoder, Frame, FrameType, Protocol};
 use super::framed::closed_by;
 use super::link::{
-    Cancel, ChannelClose, ChannelCredit, LinkError, Message, Notice, PING, PONG, Response, object,
+    Cancel, ChannelClose, ChannelCredit, LinkError, Notice, PING, PONG, Response, object,
 };
-use super::peer::{Reply, Shared, Tell, lock};
+use super::peer::{Beside, Reply, Shared, Tell, lock};
 use super::peer_answer::take_request;
+use super::stream_flow::OpenStream;
 
 /// Reads until the link closes or breaks its rules.
 pub(super) async fn read_frames<R: AsyncRead + Unpin>(
@@ -64,19 +66,13 @@ async fn take_in(shared: &Arc<Shared>, frame: Frame, notices: &mpsc::Sender<Noti
         FrameType::Notify => take_notify(shared, &frame.body, notices).await,
         FrameType::Error => take_error(shared, &frame.body),
         FrameType::Data => {
-            let accepted = lock(&shared.inlets).accept(&frame);
-            if let Err(fault) = accepted {
-                tracing::warn!(%fault, "closing a channel");
-                let close = ChannelClose {
-                    channel: frame.channel,
-                    reason: fault.code_text().to_owned(),
-                };
-                if let Ok(body) = close.to_body() {
-                    let _ = shared
-                        .control
-                        .try_send(Frame::new(FrameType::Notify, 0, body));
-                }
-            }
+            let (kind, body) = match frame.body.first() {
+                Some(kind) => (Some(*kind), frame.body.slice(1..)),
+                None => (None, frame.body),
+            };
+            shared
+                .channels
+                .accept(frame.channel, Some(frame.sequence), kind, body);
         }
     }
 }
@@ -91,33 +87,33 @@ fn take_response(shared: &Arc<Shared>, sequence: u32, body: &[u8]) {
         Err(fault) => Response::refused(None, &fault),
     };
     let waiting = lock(&shared.pending).remove(&sequence);
-    let Some(waiting) = waiting else {
-        shared.orphans.fetch_add(1, Ordering::Relaxed);
-        if let Some(channel) = response.channel
-            && lock(&shared.inlets).open(channel).is_ok()
-        {
-            shared.refuse_channel(channel, "orphan");
+    let beside = match open_beside(shared, &response) {
+        Ok(beside) => beside,
+        Err(fault) => {
+            response = Response::refused(None, &fault);
+            Beside::Nothing
         }
-        return;
     };
-    let bytes = match response.channel {
-        Some(channel) if shared.protocol == Protocol::V2 => {
-            match lock(&shared.inlets).open(channel) {
-                Ok(receiver) => Some(receiver),
-                Err(fault) => {
-                    response = Response::refused(None, &fault);
-                    None
-                }
-            }
-        }
-        _ => None,
-    };
-    // A caller that has just given up leaves the reply to nobody.
-    if let Err(reply) = waiting.send(Reply { response, bytes })
-        && let Some(channel) = reply.response.channel
-    {
-        shared.refuse_channel(channel, "orphan");
+    match waiting {
+        // A caller that has just given up leaves the reply to nobody, which ends its channel.
+        Some(waiting) => drop(waiting.send(Reply { response, beside })),
+        None => drop(shared.orphans.fetch_add(1, Ordering::Relaxed)),
     }
+}
+
+/// Opens the channel that a response names: one with a size brings bytes, one without is a stream.
+fn open_beside(shared: &Arc<Shared>, response: &Response) -> Result<Beside, Fault> {
+    let Some(channel) = response.channel else {
+        return Ok(Beside::Nothing);
+    };
+    if shared.protocol == Protocol::V1 || !response.success {
+        return Ok(Beside::Nothing);
+    }
+    let channels = &shared.channels;
+    if response.size.is_none() {
+        return OpenStream::new(channels, channel).map(Beside::Stream);
+    }
+    OpenInlet::new(channels, channel).map(Beside::Bytes)
 }
 
 async fn take_notify(shared: &Arc<Shared>, body: &[u8], notices: &mpsc::Sender<Notice>) {
@@ -143,17 +139,16 @@ async fn take_notify(shared: &Arc<Shared>, body: &[u8], notices: &mpsc::Sender<N
     if shared.protocol == Protocol::V2 {
         if let Some(credit) = notice.read::<ChannelCredit>() {
             match credit {
-                Ok(credit) => lock(&shared.outlets).grant(credit.channel, credit.bytes as usize),
+                Ok(credit) => shared
+                    .channels
+                    .granted(credit.channel, credit.bytes as usize),
                 Err(_) => drop(shared.malformed.fetch_add(1, Ordering::Relaxed)),
             }
             return;
         }
         if let Some(close) = notice.read::<ChannelClose>() {
             match close {
-                Ok(close) => {
-                    lock(&shared.outlets).abort(close.channel);
-                    lock(&shared.inlets).close(close.channel);
-                }
+                Ok(close) => shared.channels.closed(close.channel),
                 Err(_) => drop(shared.malformed.fetch_add(1, Ordering::Relaxed)),
             }
             return;
@@ -182,7 +177,7 @@ fn take_error(shared: &Arc<Shared>, body: &[u8]) {
                     let response = Response::refused(None, &fault);
                     let _ = waiting.send(Reply {
                         response,
-                        bytes: None,
+                        beside: Beside::Nothing,
                     });
                 }
                 None => {

@@ -7,10 +7,12 @@ use bytes::BytesMut;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
+use super::channel::Outgoing;
 use super::codes::Fault;
-use super::frame::Frame;
+use super::frame::{Frame, FrameType, put_data};
 use super::framed::{closed_by, error_frame};
-use super::peer::{Shared, Tell, lock};
+use super::link::{ChannelClose, ChannelCredit, Message};
+use super::peer::{Shared, Tell};
 use crate::base::limits;
 
 /// Bytes that one write gathers at most, unless a single frame is longer.
@@ -64,14 +66,14 @@ async fn gather(
 ) -> Result<(), Fault> {
     while out.is_empty() {
         while out.len() < WRITE_GATHER_LEN {
-            let data = lock(&shared.outlets).pop();
+            let data = shared.channels.pop();
             let mut idle = data.is_none();
             while let Ok(frame) = control.try_recv() {
                 frame.encode(out)?;
                 idle = false;
             }
-            if let Some(frame) = data {
-                frame.encode(out)?;
+            if let Some(outgoing) = data {
+                put(outgoing, out)?;
             }
             if idle {
                 break;
@@ -83,10 +85,35 @@ async fn gather(
                     Some(frame) => frame.encode(out)?,
                     None => return Err(shared.why_closed()),
                 },
-                () = shared.turns.notified() => {}
+                () = shared.channels.turns.notified() => {}
             }
         }
     }
+    Ok(())
+}
+
+fn put(outgoing: Outgoing, out: &mut BytesMut) -> Result<(), Fault> {
+    let notice = match outgoing {
+        Outgoing::Data {
+            channel,
+            sequence,
+            piece,
+        } => {
+            put_data(channel, sequence, piece.kind as u8, &piece.body, out)?;
+            return Ok(());
+        }
+        Outgoing::Credit { channel, bytes } => ChannelCredit {
+            channel,
+            bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
+        }
+        .to_body()?,
+        Outgoing::Close { channel, reason } => ChannelClose {
+            channel,
+            reason: reason.to_owned(),
+        }
+        .to_body()?,
+    };
+    Frame::new(FrameType::Notify, 0, notice).encode(out)?;
     Ok(())
 }
 

@@ -15,6 +15,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("vision", &["base"]),
     ("model", &["base", "wire"]),
     ("journal", &["base", "wire"]),
+    ("terminal", &["base", "wire", "platform", "model"]),
     ("desktop", &["base", "wire", "platform", "vision"]),
     ("terminal", &["base", "wire", "platform", "model"]),
     ("script", &["base", "wire", "platform", "desktop", "vision"]),

@@ -86,6 +86,11 @@ impl Links for ScriptedLinks {
         self.connected.lock().unwrap().get(agent).copied()
     }
 
+    fn connected(&self) -> Vec<(AgentId, u8)> {
+        let connected = self.connected.lock().unwrap();
+        connected.iter().map(|(id, v)| (id.clone(), *v)).collect()
+    }
+
     fn close(&self, agent: &AgentId, _reason: &str) {
         self.connected.lock().unwrap().remove(agent);
     }

@@ -24,6 +24,7 @@ const TARGETS: &[(&str, Check)] = &[
     ("envelope", decoders::envelope),
     ("frame", decoders::frame),
     ("join_string", decoders::join_string),
+    ("holder", decoders::holder),
 ];
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {

@@ -1,9 +1,7 @@
 //! Snapshots of a terminal grid rebuild it: random programs, cut anywhere, resized in between.
 
 use proptest::prelude::*;
-use wingman::terminal::grid::{
-    Effect, Extent, Form, Grid, Options, Paint, Role, Scrollback, Size,
-};
+use wingman::terminal::grid::{Effect, Extent, Form, Grid, Options, Paint, Role, Scrollback, Size};
 
 pub fn grid(cols: u16, rows: u16, role: Role) -> Grid {
     Grid::new(Size { cols, rows }, Options::new(role))
@@ -52,12 +50,7 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
     ];
     let number = prop_oneof![4 => 0_u16..12, 1 => 0_u16..400];
     let control = (
-        prop_oneof![
-            Just(""),
-            Just("?"),
-            Just(">"),
-            Just("=")
-        ],
+        prop_oneof![Just(""), Just("?"), Just(">"), Just("=")],
         number.clone(),
         number,
         "[@A-HJ-MPSTXZabcdefghlmnpqrstux`]",
@@ -71,9 +64,7 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
         ]),
         prop::bool::weighted(0.6),
     )
-        .prop_map(|(mode, on)| {
-            format!("\x1b[{mode}{}", if on { 'h' } else { 'l' }).into_bytes()
-        });
+        .prop_map(|(mode, on)| format!("\x1b[{mode}{}", if on { 'h' } else { 'l' }).into_bytes());
     let style = prop::sample::select(vec![
         "\x1b[m",
         "\x1b[1;31m",
@@ -86,14 +77,55 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
     ])
     .prop_map(|text| text.as_bytes().to_vec());
     let odd = prop::sample::select(vec![
-        "\x1b7", "\x1b8", "\x1bM", "\x1bD", "\x1bE", "\x1bH", "\x1b=", "\x1b>", "\x1b(0", "\x1b(B",
-        "\x1b)0", "\x0e", "\x0f", "\x1bn", "\x1b#8", "\x1b[!p", "\x1b[3g", "\x1b[?5W",
-        "\x1b]0;a title\x07", "\x1b]2;another\x1b\\", "\x1b[22;0t", "\x1b[23;0t", "\x1b[>5u",
-        "\x1b[=3;2u", "\x1b[<2u", "\x1b[>4;2m", "\x1b[5 q", "\x1b[2J", "\x1b[3J", "\x1b[K",
-        "\x1b]8;;https://example.org/a\x1b\\", "\x1b]8;id=x;https://example.org/b\x1b\\",
-        "\x1b]8;;\x1b\\", "\x1b]4;1;rgb:11/22/33\x1b\\", "\x1b]104\x1b\\", "\x1b]11;#102030\x07",
-        "\x1b[2;4r", "\x1b[r", "\x1b[999;999H", "\x1b[1;1H", "\x1b[3b", "\x1b[40S", "\x1bc",
-        "\x1b]unfinished", "\x1bPq", "\x1b[12", "\x18", "\x1b\\", "\x1b_Gi=31,a=q;AAAA\x1b\\",
+        "\x1b7",
+        "\x1b8",
+        "\x1bM",
+        "\x1bD",
+        "\x1bE",
+        "\x1bH",
+        "\x1b=",
+        "\x1b>",
+        "\x1b(0",
+        "\x1b(B",
+        "\x1b)0",
+        "\x0e",
+        "\x0f",
+        "\x1bn",
+        "\x1b#8",
+        "\x1b[!p",
+        "\x1b[3g",
+        "\x1b[?5W",
+        "\x1b]0;a title\x07",
+        "\x1b]2;another\x1b\\",
+        "\x1b[22;0t",
+        "\x1b[23;0t",
+        "\x1b[>5u",
+        "\x1b[=3;2u",
+        "\x1b[<2u",
+        "\x1b[>4;2m",
+        "\x1b[5 q",
+        "\x1b[2J",
+        "\x1b[3J",
+        "\x1b[K",
+        "\x1b]8;;https://example.org/a\x1b\\",
+        "\x1b]8;id=x;https://example.org/b\x1b\\",
+        "\x1b]8;;\x1b\\",
+        "\x1b]4;1;rgb:11/22/33\x1b\\",
+        "\x1b]104\x1b\\",
+        "\x1b]11;#102030\x07",
+        "\x1b[2;4r",
+        "\x1b[r",
+        "\x1b[999;999H",
+        "\x1b[1;1H",
+        "\x1b[3b",
+        "\x1b[40S",
+        "\x1bc",
+        "\x1b]unfinished",
+        "\x1bPq",
+        "\x1b[12",
+        "\x18",
+        "\x1b\\",
+        "\x1b_Gi=31,a=q;AAAA\x1b\\",
         "\x1bP$qm\x1b\\",
     ])
     .prop_map(|text| text.as_bytes().to_vec());
@@ -134,7 +166,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_snapshot_rebuilds_the_grid_and_both_go_on_alike(
@@ -220,7 +252,11 @@ fn same_in_vt100(grid: &Grid, screen: &vt100::Screen) {
             if !ours.marks().is_empty() || ours.width() == 0 {
                 continue;
             }
-            let shown = if theirs.has_contents() { theirs.contents() } else { " " };
+            let shown = if theirs.has_contents() {
+                theirs.contents()
+            } else {
+                " "
+            };
             let style = ours.style();
             // The column left empty before a wide character that wrapped is coloured by nobody's rule.
             let edge = column + 1 == cols && view.wrapped() && text == " ";
@@ -231,7 +267,10 @@ fn same_in_vt100(grid: &Grid, screen: &vt100::Screen) {
             assert_eq!(color(theirs.fgcolor()), style.fg, "fg at {row},{column}");
             assert_eq!(color(theirs.bgcolor()), style.bg, "bg at {row},{column}");
             // vt100 knows one intensity at a time.
-            assert!(style.dim || theirs.bold() == style.bold, "bold at {row},{column}");
+            assert!(
+                style.dim || theirs.bold() == style.bold,
+                "bold at {row},{column}"
+            );
             assert_eq!(theirs.italic(), style.italic, "italic at {row},{column}");
             assert_eq!(theirs.inverse(), style.inverse, "inverse at {row},{column}");
         }
@@ -256,4 +295,32 @@ fn effects_of_a_mirror_hold_no_replies() {
         &mut effects,
     );
     assert_eq!(effects, Vec::<Effect>::new());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_change_of_size_loses_text(
+        lines in prop::collection::vec("([a-z世界][a-z世界 ]{0,60}[a-z世界])?", 1..60),
+        sizes in prop::collection::vec((2_u16..60, 2_u16..20), 1..6),
+        half_empty in any::<bool>(),
+    ) {
+        let mut grid = grid(30, 10, Role::Mirror);
+        let mut effects = Vec::new();
+        let lines = if half_empty { &lines[..lines.len().min(4)] } else { &lines[..] };
+        grid.feed(lines.join("\r\n").as_bytes(), &mut effects);
+        let expected = lines.join("\n");
+        let expected = expected.trim_end_matches('\n');
+        for (cols, rows) in sizes {
+            grid.resize(Size { cols, rows });
+            prop_assert_eq!(grid.panics(), 0);
+            let text = grid.text(Extent::All, Form::Joined);
+            prop_assert_eq!(text.trim_end_matches('\n'), expected, "at {}x{}", cols, rows);
+            let cursor = grid.cursor();
+            let blank_below = (cursor.row + 1..rows).all(|row| grid.row(row).text().is_empty());
+            prop_assert!(blank_below, "the cursor is on the last line");
+            assert_same(&copy(&grid), &grid, "resized");
+        }
+    }
 }

@@ -113,10 +113,19 @@ fn a_string_that_never_ends_is_dropped_and_attached_to_in_its_middle() {
 fn modes_of_a_program_on_the_alternate_screen_are_all_restored() {
     let mut grid = grid(80, 24, Role::Host);
     for n in 0..500 {
-        feed(&mut grid, format!("\x1b[3{}mline {n}\x1b[0m of the shell\r\n", n % 8));
+        feed(
+            &mut grid,
+            format!("\x1b[3{}mline {n}\x1b[0m of the shell\r\n", n % 8),
+        );
     }
-    feed(&mut grid, "\x1b[?1049h\x1b[?1003h\x1b[?1006h\x1b[?2004h\x1b[?1004h\x1b[?25l\x1b[>5u\x1b[?1h\x1b=");
-    feed(&mut grid, "\x1b]2;editor\x07\x1b[2;20r\x1b[6 q\x1b[48;5;17m\x1b[2J\x1b[5;5Htext");
+    feed(
+        &mut grid,
+        "\x1b[?1049h\x1b[?1003h\x1b[?1006h\x1b[?2004h\x1b[?1004h\x1b[?25l\x1b[>5u\x1b[?1h\x1b=",
+    );
+    feed(
+        &mut grid,
+        "\x1b]2;editor\x07\x1b[2;20r\x1b[6 q\x1b[48;5;17m\x1b[2J\x1b[5;5Htext",
+    );
     let copy = copy(&grid);
     assert_same(&copy, &grid, "modes");
     let modes = copy.modes();
@@ -137,7 +146,10 @@ fn modes_of_a_program_on_the_alternate_screen_are_all_restored() {
 #[test]
 fn a_program_that_dies_on_the_alternate_screen_leaves_its_last_screen() {
     let mut grid = grid(40, 5, Role::Host);
-    feed(&mut grid, "$ tui\r\n\x1b[?1049h\x1b[H\x1b[2Jlast words\x1b[3;1Hpanic at line 3");
+    feed(
+        &mut grid,
+        "$ tui\r\n\x1b[?1049h\x1b[H\x1b[2Jlast words\x1b[3;1Hpanic at line 3",
+    );
     assert_eq!(screen(&copy(&grid)), "last words\n\npanic at line 3\n");
 }
 
@@ -168,7 +180,10 @@ fn marks_and_links_do_not_grow_without_bound() {
     let before = grid.memory_bytes();
     feed(&mut grid, format!("e{}", "\u{301}".repeat(500_000)));
     assert!(grid.row(0).cell(0).unwrap().marks().len() <= 16);
-    feed(&mut grid, format!("\x1b]8;;https://{}\x07x", "a".repeat(50_000)));
+    feed(
+        &mut grid,
+        format!("\x1b]8;;https://{}\x07x", "a".repeat(50_000)),
+    );
     assert_eq!(grid.row(0).cell(1).unwrap().link(), None);
     for n in 0..30_000 {
         let address = format!("https://{n}.example.org/{}", "b".repeat(1_900));
@@ -200,7 +215,10 @@ fn binary_data_leaves_a_grid_that_can_be_copied() {
 #[test]
 fn the_kitty_graphics_query_is_no_title() {
     let mut grid = grid(80, 24, Role::Host);
-    let effects = feed(&mut grid, "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1bkscreen title\x1b\\x");
+    let effects = feed(
+        &mut grid,
+        "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1bkscreen title\x1b\\x",
+    );
     assert_eq!(effects, []);
     assert_eq!(grid.title(), None);
 }
@@ -247,7 +265,13 @@ fn recordings() -> Vec<(PathBuf, Vec<u8>)> {
 #[test]
 fn recorded_agents_can_be_attached_to_at_any_cut() {
     for (path, bytes) in recordings() {
-        let mut grid = Grid::new(Size { cols: 120, rows: 36 }, Options::new(Role::Host));
+        let mut grid = Grid::new(
+            Size {
+                cols: 120,
+                rows: 36,
+            },
+            Options::new(Role::Host),
+        );
         let step = (bytes.len() / 40).max(1);
         for chunk in bytes.chunks(step) {
             feed(&mut grid, chunk);

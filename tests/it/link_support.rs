@@ -70,6 +70,7 @@ impl Handler for EchoNode {
                             bytes: pattern(size as usize).into(),
                             field: "image",
                         }),
+                        ..Answer::default()
                     })
                 }
                 "test.large" => Answer::of(&json!({"text": "x".repeat(200_000)})),

@@ -195,6 +195,7 @@ fn bytes_routes_answer_bytes_or_the_record_and_revalidate() {
                 bytes: Bytes::from_static(b"pixels"),
                 field: "image",
             }),
+            ..Answer::default()
         })
     });
     let path = "/api/agents/desk/screenshot";
@@ -306,6 +307,7 @@ fn announced_artifact_is_fetched_checked_and_served_without_its_workstation() {
                 bytes: Bytes::from_static(b"<b>hello</b>"),
                 field: "content",
             }),
+            ..Answer::default()
         }),
         _ => takes_runs(call),
     });

@@ -246,6 +246,26 @@ def vector_table():
             ("data", 1, b"\x00\xff\xd9", 1),
             note("channel.close", channel=1, reason="done"),
         ]),
+        "v2-stream": (2, [
+            ask("session.attach", 3, timeoutMs=0, params={"sessionId": "3f2a", "cols": 80, "rows": 24}),
+            ("response", 3, {"success": True, "method": "session.attach", "channel": 3, "data": {"consoleId": "c-1", "offset": 12, "snapshotBytes": 4, "truncated": False}}),
+            ("data", 0, b'\x01{"type":"attached","since":12,"truncated":false,"snapshot_bytes":4,"cols":80,"rows":24}', 3),
+            ("data", 1, b"\x02\x1b[2J", 3),
+            ("data", 2, b"\x00$ ", 3),
+            ("data", 0, b"\x00ls\r", 3),
+            ("data", 1, b'\x01{"type":"resize","cols":100,"rows":30}', 3),
+            ("data", 3, b'\x01{"type":"screen","offset":9000,"length":3,"cols":100,"rows":30}', 3),
+            ("data", 4, b"\x03\x1b[H", 3),
+            ("data", 5, b"\x00\xff\x00", 3),
+            note("channel.credit", channel=3, bytes=16384),
+            ("data", 6, b'\x01{"type":"exit","exit_code":0}', 3),
+            note("channel.close", channel=3, reason="done"),
+        ]),
+        "v2-stream-refused": (2, [
+            ("response", 4, {"success": False, "method": "session.attach", "error": "protocol 1 has no streams", "code": "unsupported"}),
+            ("data", 0, b"\x01", 5),
+            note("channel.close", channel=5, reason="channel_invalid"),
+        ]),
         "v2-credit": (2, [note("channel.credit", channel=1, bytes=65536)]),
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use bytes::BytesMut;
 use wingman::config::AgentConfig;
 use wingman::journal::record::{check_line, decode_line};
+use wingman::terminal::holder::protocol::{self as holder_protocol, HEADER_LEN, Raw};
 use wingman::wire::envelope::{self, Envelope, FramingError, Unit};
 use wingman::wire::frame::{self, Frame, FrameError, FrameType, Protocol};
 use wingman::wire::join::JoinString;
@@ -202,5 +203,35 @@ fn joined(text: &str) {
         let again = join.to_text().expect("it was a text before");
         assert_eq!(again.expose(), text.trim());
         assert!(JoinString::parse(again.expose()) == Ok(join));
+    }
+}
+
+/// The stream between an agent and the holder of a session, as either end reads it.
+pub fn holder(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Ok(Some(raw)) = holder_protocol::cut(rest) {
+        // No shorter part of it is a frame.
+        let length = HEADER_LEN + raw.body.len();
+        assert_eq!(holder_protocol::cut(&rest[..length - 1]), Ok(None));
+        holder_frame(raw);
+        rest = &rest[length..];
+    }
+    if let Some((kind, body)) = bytes.split_first() {
+        holder_frame(Raw { kind: *kind, body });
+    }
+}
+
+fn holder_frame(raw: Raw<'_>) {
+    let mut again = Vec::new();
+    if let Ok(frame) = holder_protocol::to_holder(raw) {
+        frame.put(&mut again);
+        let read = holder_protocol::cut(&again).expect("fits").expect("whole");
+        assert_eq!(holder_protocol::to_holder(read), Ok(frame));
+    }
+    again.clear();
+    if let Ok(frame) = holder_protocol::from_holder(raw) {
+        frame.put(&mut again);
+        let read = holder_protocol::cut(&again).expect("fits").expect("whole");
+        assert_eq!(holder_protocol::from_holder(read), Ok(frame));
     }
 }

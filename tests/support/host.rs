@@ -129,6 +129,29 @@ impl Host {
         port
     }
 
+    /// Joins this machine's agent to this machine's server, which runs.
+    pub fn join_agent(&self) {
+        let invited = self.json(&["server", "invite", "--json"]);
+        let joined = self.run(&[
+            "agent",
+            "join",
+            invited["join"].as_str().expect("a join string"),
+        ]);
+        assert!(joined.status.success(), "{}", text(&joined));
+    }
+
+    /// Waits until the server shows the only workstation as connected.
+    pub fn wait_until_online(&self) {
+        wait_for("the agent to be online", || {
+            let agents = self.api("GET", "/api/agents", None).ok()?;
+            let online = agents["items"]
+                .as_array()?
+                .iter()
+                .any(|agent| agent["status"] != "offline");
+            online.then_some(())
+        });
+    }
+
     /// Starts `wingman agent run` and waits for its local socket.
     pub fn start_agent(&self) -> Role {
         let role = self.spawn(&["agent", "run", "--display", &self.display], "agent.log");
@@ -200,6 +223,26 @@ impl Host {
     /// The folder of this machine.
     pub fn dir(&self) -> &Path {
         self.dir.path()
+    }
+}
+
+impl Drop for Host {
+    /// Terminal sessions outlive their agents, but not their machine.
+    fn drop(&mut self) {
+        let Ok(entries) = std::fs::read_dir(self.data_dir().join("agent/sessions")) else {
+            return;
+        };
+        for folder in entries.flatten().map(|entry| entry.path()) {
+            let meta = std::fs::read(folder.join("meta.json")).unwrap_or_default();
+            let meta: Value = serde_json::from_slice(&meta).unwrap_or_default();
+            for name in ["holder", "child"] {
+                let pid = meta[name].as_i64().and_then(|pid| i32::try_from(pid).ok());
+                if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
+                    // One that has ended needs no signal.
+                    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                }
+            }
+        }
     }
 }
 

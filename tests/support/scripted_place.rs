@@ -20,7 +20,7 @@ use wingman::wire::stream::{Piece, PieceKind, StreamEnd};
 use wingman::wire::{Code, Fault};
 
 /// What a session's program does with the bytes that it reads.
-pub type Program = Arc<dyn Fn(&[u8]) -> Vec<Act> + Send + Sync>;
+pub type Program = Arc<dyn Fn(&[u8]) -> Vec<Act> + std::marker::Send + Sync>;
 
 /// What a program does.
 pub enum Act {
@@ -326,7 +326,8 @@ impl Hosted {
             content.find(text).map(|at| SearchMatch {
                 line: line as u64,
                 col: at as u16,
-                width: text.len() as u16,
+                last_line: line as u64,
+                end: (at + text.len()) as u16,
             })
         };
         SearchReply {

@@ -24,12 +24,13 @@ pub fn run(args: &[String]) -> Result<()> {
     match args {
         [name] if name == "capture" => capture(),
         [name] if name == "start" => idle::run(),
+        [name] if name == "terminals" => terminals(),
         [name] if ["wire", "script", "journal"].contains(&name.as_str()) => {
             print!("{}", bench(name, None)?);
             Ok(())
         }
         _ => Err(Failure::usage(
-            "bench takes one of capture, wire, script, journal, start",
+            "bench takes one of capture, wire, script, journal, start, terminals",
         )),
     }
 }
@@ -83,6 +84,109 @@ fn capture() -> Result<()> {
         "slower than allowed: {}",
         over.join(", ")
     )))
+}
+
+/// What `bench terminals` is held against: (figure, what it is compared with, a factor on that, at
+/// most or at least, a bound of its own). A figure has to hold both.
+const TERMINAL_BOUNDS: [(&str, Option<(&str, f64)>, Bound, Option<f64>); 16] = [
+    (
+        "echo_wingman_p50",
+        Some(("echo_tmux_p50", 2.5)),
+        Bound::Most,
+        Some(0.4),
+    ),
+    ("echo_wingman_p95", None, Bound::Most, Some(1.5)),
+    ("echo_server_p50", None, Bound::Most, Some(0.8)),
+    (
+        "ascii_wingman",
+        Some(("ascii_tmux", 1.3)),
+        Bound::Least,
+        None,
+    ),
+    (
+        "ascii_wingman",
+        Some(("ascii_bare", 0.7)),
+        Bound::Least,
+        None,
+    ),
+    ("ascii_wingman_sent", None, Bound::Most, Some(2.0)),
+    (
+        "frames_wingman",
+        Some(("frames_tmux", 2.0)),
+        Bound::Least,
+        None,
+    ),
+    ("frames_wingman_sent", None, Bound::Most, Some(1.5)),
+    ("attach_wingman", None, Bound::Most, Some(30.0)),
+    ("new_wingman", None, Bound::Most, Some(15.0)),
+    ("memory_empty", None, Bound::Most, Some(1.0)),
+    ("memory_full", None, Bound::Most, Some(4.5)),
+    (
+        "memory_full",
+        Some(("memory_full_tmux", 1.0)),
+        Bound::Most,
+        None,
+    ),
+    (
+        "idle_sessions",
+        Some(("idle_none", 1.0)),
+        Bound::Near,
+        Some(1.0),
+    ),
+    ("interrupt_wingman", None, Bound::Most, Some(1.0)),
+    ("new_wingman", Some(("new_tmux", 1.0)), Bound::Most, None),
+];
+
+enum Bound {
+    Most,
+    Least,
+    /// At most the other figure and this much more.
+    Near,
+}
+
+/// Wingman beside a bare terminal and tmux, in the same run.
+fn terminals() -> Result<()> {
+    setup::ensure("for the measurement", &[setup::TMUX])?;
+    let printed = bench("terminals", None)?;
+    print!("{printed}");
+    let mut missed = Vec::new();
+    for (name, other, bound, own) in &TERMINAL_BOUNDS {
+        let value = figure(&printed, name)?;
+        let base = match other {
+            Some((other, factor)) => Some(figure(&printed, other)? * factor),
+            None => None,
+        };
+        let (limit, kept) = match bound {
+            Bound::Near => {
+                let limit = base.unwrap_or(0.0) + own.unwrap_or(0.0);
+                (limit, value <= limit)
+            }
+            Bound::Least => {
+                let limit = base.or(*own).unwrap_or(0.0);
+                (limit, value >= limit)
+            }
+            Bound::Most => {
+                let limit = base.unwrap_or(f64::MAX).min(own.unwrap_or(f64::MAX));
+                (limit, value <= limit)
+            }
+        };
+        let word = if matches!(bound, Bound::Least) {
+            "least"
+        } else {
+            "most"
+        };
+        println!(
+            "{name}: {value:.3} (at {word} {limit:.3}){}",
+            if kept { "" } else { "  MISSED" }
+        );
+        if !kept {
+            missed.push(*name);
+        }
+    }
+    if missed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("bars missed: {}", missed.join(", "))))
 }
 
 /// Puts text and edges on the screen: an empty one would flatter every encoder.

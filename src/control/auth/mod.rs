@@ -65,8 +65,13 @@ impl Credential {
 impl Identity {
     /// Whether the account, through this credential, holds the permission.
     pub fn may(&self, permission: Permission) -> bool {
-        let scoped = self.scopes.as_ref();
-        self.role.holds(permission) && scoped.is_none_or(|scopes| scopes.contains(&permission))
+        self.role.holds(permission) && self.scoped_for(permission)
+    }
+
+    /// Whether the credential is not narrowed to other permissions than this one.
+    pub fn scoped_for(&self, permission: Permission) -> bool {
+        let scopes = self.scopes.as_ref();
+        scopes.is_none_or(|scopes| scopes.contains(&permission))
     }
 
     /// Refuses a credential that holds less than its account does: it may not make wider ones.

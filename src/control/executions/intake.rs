@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Executions, artifacts, record};
 use crate::base::EpochMillis;
@@ -11,13 +11,15 @@ use crate::base::ids::{AgentId, ExecutionId};
 use crate::base::limits::{
     EXECUTION_ARTIFACTS_MAX, EXECUTION_LOG_LEN_MAX, EXECUTION_RESULT_LEN_MAX,
 };
+use crate::control::auth::cut;
 use crate::control::contract::LinkSink;
 use crate::control::fault::stored;
 use crate::model::execution::{Input, Run};
 use crate::store::executions as table;
-use crate::store::{Connection, StoreError};
+use crate::store::{Connection, StoreError, audit, terminals};
 use crate::wire::event::{Record, name};
 use crate::wire::messages::executions::{Artifact, Execution, LogLine, RunOrigin, Status};
+use crate::wire::messages::sessions::Lease;
 use crate::wire::{BoxFuture, Code, Fault};
 
 /// The gateway's sink.
@@ -187,12 +189,46 @@ fn apply(
             }
             Err(error) => error,
         },
+        name::SESSION_LEASE => return note_lease(c, agent, record, now),
         _ => return Ok(()),
     };
     // The copy in our journal keeps the record; a run must not stall the link for it.
     tracing::warn!(agent = %agent, event = record.event_type, sequence = record.sequence,
         error = %read, "event from a workstation cannot be read");
     Ok(())
+}
+
+/// Who may type into a terminal session changed: a row of the audit trail, by the account whose
+/// console holds it now.
+fn note_lease(
+    c: &Connection,
+    agent: &AgentId,
+    record: &Record,
+    now: EpochMillis,
+) -> Result<(), StoreError> {
+    let told = serde_json::from_value::<Lease>(record.payload["lease"].clone());
+    let holder = told.as_ref().ok().and_then(|lease| lease.holder.clone());
+    let owner = match &holder {
+        Some(console) => terminals::console_owner(c, console)?,
+        None => None,
+    };
+    let detail = match told {
+        Ok(lease) => {
+            json!({"mode": lease.mode, "holder": lease.holder, "generation": lease.generation})
+        }
+        Err(_) => json!({}),
+    };
+    let row = audit::AuditRow {
+        id: 0,
+        at: now,
+        kind: "session.lease_changed".to_owned(),
+        actor: owner.map(|(_, name)| name).unwrap_or_default(),
+        address: None,
+        target: Some(format!("{agent}/{}", cut(&record.session_id))),
+        outcome: "ok".to_owned(),
+        detail,
+    };
+    audit::insert(c, &row)
 }
 
 fn apply_execution(

@@ -49,6 +49,16 @@ pub struct Notify {
     pub body: String,
 }
 
+impl Notify {
+    /// OSC 9 with a number first is a command of ConEmu, such as progress (`4;1;50`), and calls nobody.
+    pub(super) fn is_command(&self) -> bool {
+        let number = self.body.split_once(';').map(|(number, _)| number);
+        let digits = |number: &str| number.bytes().all(|byte| byte.is_ascii_digit());
+        self.source == 9
+            && number.is_some_and(|number| (1..=2).contains(&number.len()) && digits(number))
+    }
+}
+
 /// The words of OSC 7501.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramState {

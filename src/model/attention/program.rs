@@ -1,5 +1,7 @@
 //! Names of programs: shells, interpreters, programs that only carry another terminal.
 
+use crate::base::limits;
+
 use super::input::Foreground;
 
 /// Shells that edit their own line: at their prompt the terminal is not in line mode.
@@ -135,6 +137,12 @@ fn script_name(arguments: &[String]) -> Option<String> {
     None
 }
 
+/// Whether a text is a program's name as OSC 7501 has it; others are left out.
+pub(super) fn is_app_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_.+-".contains(c);
+    (1..=limits::ATTENTION_APP_LEN_MAX).contains(&text.len()) && text.chars().all(allowed)
+}
+
 /// The name for people.
 pub(super) fn label(foreground: &Foreground) -> String {
     names(foreground)
@@ -187,6 +195,14 @@ mod tests {
         );
         assert_eq!(label(&run("claude", &["claude"])), "claude");
         assert_eq!(label(&run("MainThread", &["/opt/bin/kimi"])), "kimi");
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_left_out() {
+        assert!(is_app_name("claude-code"));
+        assert!(!is_app_name(""));
+        assert!(!is_app_name("my secret plan"));
+        assert!(!is_app_name(&"x".repeat(33)));
     }
 
     #[test]

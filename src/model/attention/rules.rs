@@ -301,7 +301,7 @@ fn rule_problem(rule: &RuleText, earlier: &[Rule]) -> Option<String> {
     patterns.find_map(Pattern::problem)
 }
 
-/// The rules of all known programs.
+/// The rules of all known programs; the default has none, which switches reading of the screen off.
 #[derive(Clone, Debug, Default)]
 pub struct RuleSet {
     programs: BTreeMap<String, Arc<ProgramRules>>,
@@ -373,6 +373,11 @@ impl RuleSet {
         }
         self.programs.extend(other.programs);
         Ok(())
+    }
+
+    /// Whether there is no rule at all.
+    pub fn is_empty(&self) -> bool {
+        self.programs.is_empty()
     }
 
     /// All programs by name.

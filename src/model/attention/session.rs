@@ -142,6 +142,7 @@ impl SessionAttention {
             look_at,
             want_probe: look_at.is_some(),
             want_screen: look_at.is_some()
+                && !self.rules.is_empty()
                 && self.declared.as_ref().is_none_or(|declared| declared.ended),
         }
     }
@@ -237,6 +238,9 @@ impl SessionAttention {
     }
 
     fn notify(&mut self, notify: Notify, now: EpochMillis) {
+        if notify.is_command() {
+            return;
+        }
         let what = format!("the program sent a notification (OSC {})", notify.source);
         let detail = match notify.title {
             Some(title) if !title.is_empty() => format!("{title}: {}", notify.body),
@@ -281,7 +285,7 @@ impl SessionAttention {
                 return;
             }
         };
-        let app = status.app.map(|app| bounded(&app));
+        let app = status.app.filter(|app| program::is_app_name(app));
         let what = format!("{} says: {word}", app.as_deref().unwrap_or("the program"));
         let claim = Claim {
             source: Source::ProgramStatus,

@@ -121,7 +121,7 @@ fn machine() -> SessionAttention {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
     fn revisions_only_rise_and_records_stay_bounded(

@@ -446,6 +446,20 @@ fn a_bell_or_a_notification_wants_attention_without_a_kind() {
 }
 
 #[test]
+fn progress_calls_nobody() {
+    let mut session = Session::new();
+    for body in ["4;1;50", "9;/home/dev", "4;0;"] {
+        let (source, title, body) = (9, None, body.to_owned());
+        session.step(Input::Notify(Notify {
+            source,
+            title,
+            body,
+        }));
+    }
+    assert_eq!(session.settle().state, State::Unknown);
+}
+
+#[test]
 fn a_call_for_attention_at_a_prompt_is_a_result() {
     let mut session = Session::new();
     session.shows(at_prompt(), screen(&["$ "]));
@@ -615,6 +629,16 @@ fn an_end_is_final_and_needs_no_timer() {
         session.machine.current().evidence[0].what,
         "the session's program ended with code 3"
     );
+}
+
+#[test]
+fn without_rules_the_screen_is_not_asked_for() {
+    let mut machine = SessionAttention::new(Arc::new(RuleSet::default()));
+    let effects = machine.step(Input::Output { bytes: 1 }, EpochMillis(0));
+    assert!(effects.want_probe && !effects.want_screen);
+    machine.step(Input::Probe(running("make")), EpochMillis(300));
+    machine.step(Input::Tick, EpochMillis(300));
+    assert_eq!(machine.current().state, State::Working);
 }
 
 #[test]

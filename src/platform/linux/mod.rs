@@ -1,15 +1,18 @@
 //! Linux with X11. A Wayland session answers `Unsupported`, since captures through its XWayland are
 //! black.
 
+pub mod background;
 mod capture;
 mod client_process;
 mod clipboard;
 mod cpu;
 mod cursor;
 pub mod display;
+pub mod foreground;
 mod guard;
 mod guard_protocol;
 mod held;
+pub mod holder_io;
 mod injector;
 mod input;
 mod keyboard;
@@ -19,14 +22,17 @@ pub mod local_socket;
 mod monitors;
 mod process;
 mod properties;
+pub mod pty;
 mod selection;
 mod selection_owner;
+pub mod session_socket;
 mod shm;
 mod signals;
 pub mod tty;
 mod typing;
 mod window;
 pub mod x11;
+pub mod zygote;
 
 pub use cpu::cpu_times;
 pub use guard::guard_main;

@@ -3,8 +3,11 @@
 //! The server, the command line and the journal work on such a host; its agent has no desktop.
 
 // Unix domain sockets and signals are the same on every Unix.
+#[path = "../linux/background.rs"]
+pub mod background;
 #[path = "../linux/local_socket.rs"]
 pub mod local_socket;
+pub mod sessions;
 #[path = "../linux/signals.rs"]
 mod signals;
 #[path = "../linux/tty.rs"]
@@ -13,6 +16,10 @@ pub mod tty;
 use std::process::ExitCode;
 use std::time::Duration;
 
+pub use sessions as foreground;
+pub use sessions as holder_io;
+pub use sessions as session_socket;
+pub use sessions::zygote;
 pub use signals::StopSignals;
 
 use super::{Backend, Launch, OpenOptions, PlatformError, Process, Processes, Result, Terminate};

@@ -3,18 +3,24 @@
 //! Invariants: the process is per-monitor DPI aware before the first call, so that every coordinate
 //! is a physical pixel; a handle from outside is checked before it is used.
 
+pub mod background;
 mod capture;
 mod clipboard;
 mod cpu;
+pub mod foreground;
 mod gdi;
 mod guard;
+pub mod holder_io;
 mod input;
 mod monitors;
+mod pipe;
 mod process;
+pub mod session_socket;
 mod signals;
 pub mod tty;
 mod wgc;
 mod window;
+pub mod zygote;
 
 use windows::Win32::UI::HiDpi::{
     DPI_AWARENESS_CONTEXT_PER_MONITOR_AWARE_V2, SetProcessDpiAwarenessContext,

@@ -3,6 +3,7 @@
 mod config;
 mod desktop;
 mod executions;
+mod sessions;
 mod system;
 
 use super::dispatcher::Dispatcher;
@@ -18,6 +19,7 @@ pub fn all() -> Dispatcher<Node> {
     let dispatcher = system::register(dispatcher);
     let dispatcher = executions::register(dispatcher);
     let dispatcher = desktop::register(dispatcher);
+    let dispatcher = sessions::register(dispatcher);
     config::register(dispatcher)
 }
 

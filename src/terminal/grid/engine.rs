@@ -18,11 +18,9 @@ use vte::ansi::{CharsetIndex, CursorStyle, Handler as _};
 
 use super::Size;
 use super::history::History;
+use super::reflow::{Place, reflow};
 use super::view::{MouseMode, is_blank};
 use crate::base::limits::{GRID_HOT_LINES, GRID_STACK_LEN_MAX};
-
-/// Bound on a history while the emulator reflows; afterwards it is moved out.
-const REFLOW_HISTORY_MAX: usize = 1 << 24;
 
 /// Columns between the first tab stops.
 const TAB_INTERVAL: usize = 8;
@@ -301,7 +299,7 @@ impl Engine {
             Some(mut cells) => {
                 self.main = Some(main);
                 cells.resize(false, size.screen_lines(), size.columns());
-                compact(cells, 0)
+                compact(cells)
             }
         };
         for cells in [Some(self.term.grid_mut()), self.main.as_mut()] {
@@ -316,27 +314,61 @@ impl Engine {
     }
 
     /// The main screen in another size, with the lines that come back from the scrollback.
-    fn reflow(&mut self, main: Cells<Cell>, size: Size) -> Cells<Cell> {
+    fn reflow(&mut self, mut main: Cells<Cell>, size: Size) -> Cells<Cell> {
         let (columns, rows) = (main.columns(), main.screen_lines());
-        let same_width = columns == size.columns();
-        let count = if same_width {
-            size.screen_lines().saturating_sub(rows)
-        } else {
-            rows + size.screen_lines() * (1 + size.columns().div_ceil(columns))
+        let (wide, tall) = (size.columns(), size.screen_lines());
+        // Rows below text and cursor are nobody's; a screen without such rows is full.
+        let used = used_rows(&main).max(main.cursor.point.line.0 as usize + 1);
+        let count = match (columns == wide, used == rows) {
+            (true, true) => tall.saturating_sub(rows),
+            (true, false) => 0,
+            (false, _) => rows + tall * (1 + wide.div_ceil(columns)),
         };
-        let tail = self.history.take_tail(count, columns);
-        if !same_width {
-            self.history.rewrap(columns, size.columns());
+        let mut lines = self.history.take_tail(count, columns);
+        let mut places = [
+            Place {
+                row: lines.len(),
+                ..Place::default()
+            },
+            place(&main.cursor, lines.len()),
+            Place {
+                holds_text: false,
+                ..place(&main.saved_cursor, lines.len())
+            },
+        ];
+        for row in (0..used).map(|row| Line(row as i32)) {
+            lines.push(main[row][..].to_vec());
         }
-        let mut cells = with_history(main, tail);
-        cells.update_history(REFLOW_HISTORY_MAX);
-        cells.resize(true, size.screen_lines(), size.columns());
-        for back in (1..=cells.history_size()).rev() {
-            let row = &mut cells[Line(-(back as i32))];
-            tidy_row(&mut row[..]);
-            self.history.push(&row[..]);
+        if columns != wide {
+            self.history.rewrap(columns, wide);
+            lines = reflow(lines, wide, &mut places);
         }
-        compact(cells, GRID_HOT_LINES)
+        let [top, cursor, saved] = places;
+        let bottom_up = lines.len().saturating_sub(tall);
+        let first = if used == rows {
+            bottom_up
+        } else {
+            top.row.max(bottom_up)
+        };
+        let first = first.min(cursor.row);
+        let mut fresh = main_cells(size, GRID_HOT_LINES);
+        for (index, line) in lines.into_iter().enumerate() {
+            if index < first {
+                self.history.push(&line);
+            } else if index < first + tall {
+                fresh[Line((index - first) as i32)] = Row::from_vec(line, wide);
+            }
+        }
+        for (from, to, place) in [
+            (&mut main.cursor, &mut fresh.cursor, cursor),
+            (&mut main.saved_cursor, &mut fresh.saved_cursor, saved),
+        ] {
+            *to = mem::take(from);
+            to.point.line = Line(place.row.saturating_sub(first) as i32);
+            to.point.column = Column(place.column.min(wide - 1));
+            to.input_needs_wrap = place.column == wide;
+        }
+        fresh
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -385,8 +417,8 @@ fn token() -> Cells<Cell> {
     Cells::new(1, 2, 0)
 }
 
-/// A screen whose history has room for `hot` rows and none yet.
-fn bare_cells(size: Size, hot: usize) -> Cells<Cell> {
+/// A main screen that counts the lines that scroll out, with a full ring of `hot` rows for its history.
+fn main_cells(size: Size, hot: usize) -> Cells<Cell> {
     // A screen that was taller keeps its rows, so the history grows into them instead of by a thousand.
     let (rows, columns) = (size.screen_lines(), size.columns());
     let mut cells = Cells::new(rows + hot, columns, hot);
@@ -398,12 +430,6 @@ fn bare_cells(size: Size, hot: usize) -> Cells<Cell> {
         cells.scroll_up(&region, step);
         left -= step;
     }
-    cells
-}
-
-/// A main screen that counts the lines that scroll out.
-fn main_cells(size: Size, hot: usize) -> Cells<Cell> {
-    let mut cells = bare_cells(size, hot);
     cells.scroll_display(Scroll::Delta(1));
     cells
 }
@@ -415,35 +441,15 @@ fn size_of_cells(cells: &Cells<Cell>) -> Size {
     }
 }
 
-fn move_screen(from: &mut Cells<Cell>, to: &mut Cells<Cell>) {
-    for line in (0..from.screen_lines()).map(|row| Line(row as i32)) {
-        mem::swap(&mut from[line], &mut to[line]);
-    }
-    to.cursor = mem::take(&mut from.cursor);
-    to.saved_cursor = mem::take(&mut from.saved_cursor);
-}
-
-/// The same screen in no more memory than it needs, with a ring of `hot` rows for its history.
-fn compact(mut cells: Cells<Cell>, hot: usize) -> Cells<Cell> {
+/// The same screen in no more memory than it needs.
+fn compact(mut cells: Cells<Cell>) -> Cells<Cell> {
     let size = size_of_cells(&cells);
-    let mut fresh = if hot == 0 {
-        bare_cells(size, 0)
-    } else {
-        main_cells(size, hot)
-    };
-    move_screen(&mut cells, &mut fresh);
-    fresh
-}
-
-/// The same screen with these rows for its history.
-fn with_history(mut cells: Cells<Cell>, lines: Vec<Vec<Cell>>) -> Cells<Cell> {
-    let mut fresh = bare_cells(size_of_cells(&cells), lines.len());
-    move_screen(&mut cells, &mut fresh);
-    let first = -(lines.len() as i32);
-    for (index, line) in lines.into_iter().enumerate() {
-        let occupied = line.len();
-        fresh[Line(first + index as i32)] = Row::from_vec(line, occupied);
+    let mut fresh = Cells::new(size.screen_lines(), size.columns(), 0);
+    for line in (0..size.screen_lines()).map(|row| Line(row as i32)) {
+        mem::swap(&mut cells[line], &mut fresh[line]);
     }
+    fresh.cursor = mem::take(&mut cells.cursor);
+    fresh.saved_cursor = mem::take(&mut cells.saved_cursor);
     fresh
 }
 
@@ -457,6 +463,14 @@ pub(super) fn used_rows(cells: &Cells<Cell>) -> usize {
                 .any(|cell| !is_blank(cell))
         })
         .map_or(0, |row| row + 1)
+}
+
+fn place(cursor: &Cursor<Cell>, above: usize) -> Place {
+    Place {
+        row: above + cursor.point.line.0 as usize,
+        column: cursor.point.column.0 + usize::from(cursor.input_needs_wrap),
+        holds_text: true,
+    }
 }
 
 fn clamp_cursor(cursor: &mut Cursor<Cell>, size: Size) {

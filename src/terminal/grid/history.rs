@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use alacritty_terminal::term::cell::{Cell, Flags};
+use alacritty_terminal::term::cell::Cell;
 
 use super::line::{self, Line};
-use super::view::is_blank;
+use super::reflow;
 use crate::base::limits::{GRID_HISTORY_BLOCK_LEN, GRID_HISTORY_LEN_MAX, GRID_REFLOW_LINES_MAX};
 
 /// First bytes of an exported block; the last one is the version of the encoding.
@@ -149,6 +149,13 @@ impl History {
         }
     }
 
+    /// Forgets lines with smaller absolute numbers.
+    pub(super) fn forget_before(&mut self, line: u64) {
+        while self.first_line < line && self.lines > 0 {
+            self.drop_line();
+        }
+    }
+
     /// Forgets every line; numbering goes on.
     pub(super) fn clear(&mut self) {
         self.first_line += self.lines as u64;
@@ -209,6 +216,10 @@ impl History {
     }
 
     fn truncate(&mut self, keep: usize) {
+        if self.lines > keep {
+            // The numbers of these lines will be given to others.
+            self.epoch += 1;
+        }
         while self.lines > keep {
             let front_skip = if self.blocks.len() == 1 {
                 self.skipped
@@ -241,67 +252,26 @@ impl History {
         }
     }
 
-    /// Breaks every line anew for another width, as the emulator does with its own.
+    /// Breaks every line anew for another width.
     pub(super) fn rewrap(&mut self, from: usize, to: usize) {
         let mut fresh = Self::new(self.lines_max);
         fresh.first_line = self.first_line;
         fresh.epoch = self.epoch + 1;
         let mut logical: Vec<Cell> = Vec::new();
-        let mut open = false;
-        let mut plain = Vec::new();
+        let mut rest = 0;
         for line in self.lines_from(0) {
-            if !open && !line.wrapped && line.is_plain() && line.columns() <= to {
-                plain.clear();
-                line::encode(&line.cells(to), &mut plain);
-                fresh.push_encoded(&plain);
+            rest += 1;
+            if logical.is_empty() && !line.wrapped && line.columns() <= to {
+                fresh.append(|out| line.write_to(out));
                 continue;
             }
-            let mut cells = line.cells(from);
-            if line.spacer_end {
-                cells.pop();
+            let goes_on = reflow::join(&mut logical, line.cells(from));
+            // The last line may run on in the screen.
+            if !goes_on || rest == self.lines {
+                reflow::split(&mut logical, to, 0, |_, row| fresh.push(&row));
             }
-            open = line.wrapped;
-            logical.append(&mut cells);
-            if !open {
-                fresh.push_logical(&mut logical, to);
-            }
-        }
-        if open {
-            // The last line runs on in the screen, which the emulator holds.
-            fresh.push_logical(&mut logical, to);
         }
         *self = fresh;
-    }
-
-    fn push_logical(&mut self, cells: &mut Vec<Cell>, columns: usize) {
-        let end = cells
-            .iter()
-            .rposition(|cell| !is_blank(cell) || cell.flags.contains(Flags::WIDE_CHAR_SPACER))
-            .map_or(0, |at| at + 1);
-        cells.truncate(end);
-        for cell in cells.iter_mut() {
-            cell.flags.remove(Flags::WRAPLINE);
-        }
-        let mut rest = &cells[..];
-        loop {
-            let mut take = rest.len().min(columns);
-            let split_wide =
-                take < rest.len() && take > 0 && rest[take - 1].flags.contains(Flags::WIDE_CHAR);
-            take -= usize::from(split_wide);
-            let mut row = rest[..take].to_vec();
-            rest = &rest[take..];
-            row.resize(columns, Cell::default());
-            if !rest.is_empty() {
-                let last = &mut row[columns - 1].flags;
-                last.insert(Flags::WRAPLINE);
-                last.set(Flags::LEADING_WIDE_CHAR_SPACER, split_wide);
-            }
-            self.push(&row);
-            if rest.is_empty() {
-                break;
-            }
-        }
-        cells.clear();
     }
 
     pub(super) fn export(&self, from_line: u64, columns: u16) -> HistoryBlocks {
@@ -377,6 +347,8 @@ fn skip_line(bytes: &[u8]) -> &[u8] {
 
 #[cfg(test)]
 mod tests {
+    use alacritty_terminal::term::cell::Flags;
+
     use super::*;
 
     fn row(text: &str, columns: usize) -> Vec<Cell> {

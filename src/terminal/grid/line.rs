@@ -95,6 +95,20 @@ impl<'a> Line<'a> {
         runs.rest.is_empty() && !self.text.chars().any(char::is_control)
     }
 
+    /// Appends the line in its stored form.
+    pub(super) fn write_to(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut flags = u8::from(self.wrapped) * WRAPPED | u8::from(self.spacer_end) * SPACER_END;
+        flags |= u8::from(!self.runs.is_empty()) * STYLED;
+        out.extend_from_slice(&[0, flags]);
+        if !self.runs.is_empty() {
+            write_varint(self.text.len(), out);
+        }
+        out.extend_from_slice(self.text.as_bytes());
+        out.extend_from_slice(self.runs);
+        close(start, out);
+    }
+
     pub(super) fn runs(&self) -> Runs<'a> {
         Runs { rest: self.runs }
     }

@@ -10,27 +10,28 @@
 //! A grid never fails on its input: sequences, stacks, marks, links and scrollback are bounded, and a panic
 //! in the emulator replaces it by an empty one that says so. Nothing here does I/O or knows the time.
 
+mod checksum;
+mod dispatch;
 mod effect;
 mod engine;
+mod feed;
 mod handler;
 mod history;
 mod line;
 mod osc;
 mod query;
+mod reflow;
 mod scan;
 mod snapshot;
 mod text;
 mod view;
 
-use std::cell::Cell as Slot;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use alacritty_terminal::grid::{Cursor, Dimensions};
+use alacritty_terminal::grid::Dimensions;
 use alacritty_terminal::index::Line as Row;
 use alacritty_terminal::term::TermMode;
-use alacritty_terminal::term::cell::Cell;
-use vte::ansi::{CursorShape as EngineShape, Handler, Processor, Timeout};
+use vte::ansi::{CursorShape as EngineShape, Handler};
 
 pub use effect::{Effect, NoticeSource, ProgramStatus, Progress, PromptMark};
 pub use history::{HistoryBlocks, HistoryError};
@@ -41,13 +42,9 @@ pub use view::{
     RowView, Style, Underline,
 };
 
-use crate::base::limits::{
-    GRID_SCROLLBACK_DEFAULT, GRID_SEQUENCE_LEN_MAX, GRID_SIDE_MAX, GRID_SIDE_MIN,
-};
+use crate::base::limits::{GRID_SCROLLBACK_DEFAULT, GRID_SIDE_MAX, GRID_SIDE_MIN};
 use engine::Engine;
-use handler::Dispatch;
-use line::Ink;
-use scan::{Scan, State};
+use scan::State;
 
 /// Columns and rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -163,28 +160,6 @@ pub trait Screen {
     fn offset(&self) -> u64;
 }
 
-/// The parser waits for the end of a synchronized update; this one never does, so that the state is
-/// always that of the bytes.
-#[derive(Default)]
-struct Never;
-
-impl Timeout for Never {
-    fn set_timeout(&mut self, _: std::time::Duration) {}
-
-    fn clear_timeout(&mut self) {}
-
-    fn pending_timeout(&self) -> bool {
-        false
-    }
-}
-
-type Parser = Processor<Never>;
-
-thread_local! {
-    /// Between two sequences a parser has no state, so all grids of a thread share one: it reserves 2 MB.
-    static PARSER: Slot<Option<Box<Parser>>> = const { Slot::new(None) };
-}
-
 /// A terminal: both screens, scrollback, modes.
 pub struct Grid {
     engine: Engine,
@@ -231,15 +206,7 @@ impl Grid {
         let mut at = 0;
         while at < bytes.len() {
             let run = catch_unwind(AssertUnwindSafe(|| {
-                let mut parser = PARSER.take().unwrap_or_default();
-                let mut feeder = Feeder {
-                    grid: self,
-                    parser: &mut parser,
-                    effects,
-                };
-                feeder.run(bytes, &mut at);
-                self.engine.drain();
-                PARSER.set(Some(parser));
+                feed::run(self, bytes, &mut at, effects)
             }));
             if run.is_err() {
                 self.start_anew(effects);
@@ -309,7 +276,7 @@ impl Grid {
     pub fn take_damage(&mut self) -> Damage {
         let cells = self.engine.cells();
         let fresh: Vec<u64> = (0..cells.screen_lines())
-            .map(|row| hash_cells(&cells[Row(row as i32)][..]))
+            .map(|row| checksum::row(&cells[Row(row as i32)][..]))
             .collect();
         let seen = std::mem::replace(&mut self.rows_seen, fresh);
         let same = seen.len() == self.rows_seen.len();
@@ -444,6 +411,11 @@ impl Grid {
         self.engine.history.import(blocks, columns)
     }
 
+    /// Forgets lines of scrollback with smaller absolute numbers.
+    pub fn forget_history_before(&mut self, line: u64) {
+        self.engine.history.forget_before(line);
+    }
+
     /// About how much memory the grid holds, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.engine.memory_bytes() + self.pending.capacity() + self.rows_seen.capacity() * 8
@@ -451,30 +423,7 @@ impl Grid {
 
     /// A hash of everything that can be observed: both screens, scrollback, cursors, modes, stacks.
     pub fn checksum(&self) -> u64 {
-        let mut hash = DefaultHasher::new();
-        let engine = &self.engine;
-        let shadow = &engine.shadow;
-        (self.size(), self.modes(), self.cursor()).hash(&mut hash);
-        (&shadow.title, &shadow.titles, &shadow.keyboards).hash(&mut hash);
-        (&shadow.tabs, &shadow.margins, shadow.last).hash(&mut hash);
-        (shadow.charset as u8, shadow.cursor_style).hash(&mut hash);
-        (engine.mode(TermMode::URGENCY_HINTS)).hash(&mut hash);
-        for saved in &shadow.saved {
-            (saved.origin, saved.charset as u8).hash(&mut hash);
-        }
-        (0..=258).for_each(|index| self.color(index).hash(&mut hash));
-        for line in engine.history.lines_from(0) {
-            line.hash(&mut hash);
-        }
-        for cells in [Some(engine.cells()), engine.main.as_ref()]
-            .into_iter()
-            .flatten()
-        {
-            snapshot::screen_lines(cells, |line| line.hash(&mut hash));
-            hash_cursor(&cells.cursor, &mut hash);
-            hash_cursor(&cells.saved_cursor, &mut hash);
-        }
-        hash.finish()
+        checksum::whole(self)
     }
 }
 
@@ -496,272 +445,29 @@ impl Screen for Grid {
     }
 }
 
-fn hash_cursor(cursor: &Cursor<Cell>, hash: &mut impl Hasher) {
-    use vte::ansi::CharsetIndex::{G0, G1, G2, G3};
-    (cursor.point.line.0, cursor.point.column.0).hash(hash);
-    cursor.input_needs_wrap.hash(hash);
-    let ink = Ink::of(&cursor.template);
-    ink.style.hash(hash);
-    ink.link
-        .map(|link| (link.id().to_owned(), link.uri().to_owned()))
-        .hash(hash);
-    for index in [G0, G1, G2, G3] {
-        (cursor.charsets[index] as u8).hash(hash);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_in_the_emulator_costs_one_screen() {
+        let size = Size { cols: 20, rows: 4 };
+        let mut grid = Grid::new(size, Options::new(Role::Host));
+        let mut effects = Vec::new();
+        let before = b"one\r\ntwo\r\nthree\r\nfour\r\nfive";
+        let broken = b"\x1b[31mlost\x1b[0m and \xd0\xb6";
+        let after = b"\r\n\x1b[32mthe next line";
+        grid.feed(before, &mut effects);
+        grid.engine.term.grid_mut().cursor.point.line = Row(4_000);
+        grid.feed(broken, &mut effects);
+        assert_eq!(grid.panics(), 1);
+        assert_eq!(effects, [Effect::Failed]);
+        grid.feed(after, &mut effects);
+        let text = grid.text(Extent::All, Form::Plain);
+        assert!(text.starts_with("one\n[the terminal emul"), "{text}");
+        assert!(text.ends_with("the next line\n"), "{text}");
+        assert_eq!(grid.panics(), 1);
+        let fed = before.len() + broken.len() + after.len();
+        assert_eq!(grid.offset(), fed as u64);
     }
-}
-
-/// A quick hash of a row as it looks.
-fn hash_cells(cells: &[Cell]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut mix = |value: u64| {
-        hash = (hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        hash ^= hash >> 29;
-    };
-    for cell in cells {
-        mix(u64::from(u32::from(cell.c)) << 16 | u64::from(cell.flags.bits()));
-        mix(color_bits(cell.fg) << 32 | color_bits(cell.bg));
-        if cell.extra.is_some() {
-            let mut extra = DefaultHasher::new();
-            cell.zerowidth().hash(&mut extra);
-            cell.underline_color().map(color_bits).hash(&mut extra);
-            cell.hyperlink()
-                .map(|link| link.uri().to_owned())
-                .hash(&mut extra);
-            mix(extra.finish());
-        }
-    }
-    hash
-}
-
-fn color_bits(color: vte::ansi::Color) -> u64 {
-    match Paint::of(color) {
-        Paint::Default => 0,
-        Paint::Palette(index) => 1 << 24 | u64::from(index),
-        Paint::Rgb(r, g, b) => 2 << 24 | u64::from(r) << 16 | u64::from(g) << 8 | u64::from(b),
-    }
-}
-
-/// One feed: cuts the bytes and hands out the pieces.
-struct Feeder<'a> {
-    grid: &'a mut Grid,
-    parser: &'a mut Parser,
-    effects: &'a mut Vec<Effect>,
-}
-
-impl Feeder<'_> {
-    fn dispatch(&mut self) -> (Dispatch<'_>, &mut Parser, &mut osc::Notice) {
-        let dispatch = Dispatch {
-            engine: &mut self.grid.engine,
-            options: &self.grid.options,
-            effects: self.effects,
-        };
-        (dispatch, self.parser, &mut self.grid.notice)
-    }
-
-    /// Applies `bytes` from `at` on. `at` is past a piece before the piece is applied, so that a panic
-    /// skips it.
-    fn run(&mut self, bytes: &[u8], at: &mut usize) {
-        while *at < bytes.len() {
-            match self.grid.state {
-                None if self.grid.pending.is_empty() => self.ground(bytes, at),
-                None => self.character(bytes, at),
-                Some(state) => self.sequence(state, bytes, at),
-            }
-        }
-    }
-
-    fn ground(&mut self, bytes: &[u8], at: &mut usize) {
-        let rest = &bytes[*at..];
-        match memchr::memchr(0x1b, rest) {
-            Some(0) => {
-                self.grid.state = Some(State::Escape);
-                self.open(bytes, at);
-            }
-            Some(escape) => {
-                *at += escape;
-                self.plain(&rest[..escape]);
-            }
-            None => {
-                *at = bytes.len();
-                let whole = rest.len() - scan::unfinished_utf8(rest);
-                self.grid.pending.extend_from_slice(&rest[whole..]);
-                self.plain(&rest[..whole]);
-            }
-        }
-    }
-
-    /// A sequence that begins at `at`; nothing is copied when all of it is there.
-    fn open(&mut self, bytes: &[u8], at: &mut usize) {
-        let rest = &bytes[*at..];
-        match scan::scan(State::Escape, &rest[1..]) {
-            Scan::Complete(len) => {
-                self.grid.state = None;
-                *at += 1 + len;
-                self.whole(&rest[..1 + len]);
-            }
-            Scan::Aborted(_) | Scan::Ended(_) | Scan::Open(_) => {
-                self.grid.pending.push(0x1b);
-                *at += 1;
-                self.sequence(State::Escape, bytes, at);
-            }
-        }
-    }
-
-    /// Goes on with the sequence in `pending`.
-    fn sequence(&mut self, state: State, bytes: &[u8], at: &mut usize) {
-        let rest = &bytes[*at..];
-        match scan::scan(state, rest) {
-            Scan::Open(state) => {
-                *at = bytes.len();
-                self.grid.state = Some(state);
-                self.keep(rest);
-            }
-            Scan::Complete(len) => {
-                *at += len;
-                self.grid.state = None;
-                if let Some(sequence) = self.finished(&rest[..len]) {
-                    self.whole(&sequence);
-                }
-            }
-            Scan::Aborted(len) => {
-                *at += len;
-                self.grid.state = None;
-                if let Some(mut sequence) = self.finished(&rest[..len]) {
-                    // Control characters inside count; CAN brings the parser back to plain text.
-                    sequence.push(0x18);
-                    let (mut dispatch, parser, _) = self.dispatch();
-                    parser.advance(&mut dispatch, &sequence);
-                }
-            }
-            Scan::Ended(len) => {
-                *at += len;
-                let sequence = self.finished(&rest[..len]);
-                self.grid.pending.push(0x1b);
-                self.grid.state = Some(State::Escape);
-                if let Some(mut sequence) = sequence {
-                    sequence.push(b'\\');
-                    self.whole(&sequence);
-                }
-            }
-        }
-    }
-
-    fn keep(&mut self, bytes: &[u8]) {
-        let grid = &mut *self.grid;
-        if grid.discarding {
-            return;
-        }
-        if grid.pending.len() + bytes.len() > GRID_SEQUENCE_LEN_MAX {
-            grid.discarding = true;
-            grid.pending = Vec::new();
-            grid.uncounted = 0;
-        } else {
-            grid.pending.extend_from_slice(bytes);
-        }
-    }
-
-    /// The pending sequence with its last bytes, unless it was too long.
-    fn finished(&mut self, last: &[u8]) -> Option<Vec<u8>> {
-        self.keep(last);
-        self.grid.uncounted = 0;
-        let sequence = std::mem::take(&mut self.grid.pending);
-        (!std::mem::take(&mut self.grid.discarding)).then_some(sequence)
-    }
-
-    /// Goes on with the character in `pending`.
-    fn character(&mut self, bytes: &[u8], at: &mut usize) {
-        let byte = bytes[*at];
-        self.grid.pending.push(byte);
-        let error = std::str::from_utf8(&self.grid.pending).err();
-        match error.map(|error| error.error_len()) {
-            Some(None) => *at += 1,
-            None => {
-                *at += 1;
-                self.grid.uncounted = 0;
-                let character = std::mem::take(&mut self.grid.pending);
-                self.plain(&character);
-            }
-            Some(Some(_)) => {
-                // The byte does not belong to the character, which is broken.
-                self.grid.pending.clear();
-                self.grid.uncounted = 0;
-                self.dispatch().0.input(char::REPLACEMENT_CHARACTER);
-            }
-        }
-    }
-
-    fn plain(&mut self, mut bytes: &[u8]) {
-        // A character that an escape cuts short is broken.
-        let cut = scan::unfinished_utf8(bytes);
-        let (mut dispatch, parser, _) = self.dispatch();
-        let whole = bytes.len() - cut;
-        bytes = &bytes[..whole];
-        while let Some(&first) = bytes.first() {
-            let printable = |byte: &u8| (0x20..0x7f).contains(byte);
-            let len = match first {
-                0x20..0x7f => {
-                    let len = bytes.iter().position(|byte| !printable(byte));
-                    let len = len.unwrap_or(bytes.len());
-                    dispatch.ascii(&bytes[..len]);
-                    len
-                }
-                b'\n' | 0x0b | 0x0c => {
-                    dispatch.line_break();
-                    1
-                }
-                b'\r' => {
-                    dispatch.carriage_return();
-                    1
-                }
-                _ => {
-                    let other = |byte: &u8| printable(byte) || (0x0a..=0x0d).contains(byte);
-                    let len = bytes.iter().position(other).unwrap_or(bytes.len());
-                    let len = len.max(1);
-                    for chunk in bytes[..len].utf8_chunks() {
-                        parser.advance(&mut dispatch, chunk.valid().as_bytes());
-                        // The parser would wait for the rest of a character that has none; bytes that
-                        // are controls in Latin 1 show nothing.
-                        if !matches!(chunk.invalid(), [] | [..=0x9f]) {
-                            dispatch.input(char::REPLACEMENT_CHARACTER);
-                        }
-                    }
-                    len
-                }
-            };
-            bytes = &bytes[len..];
-        }
-        if cut > 0 {
-            dispatch.input(char::REPLACEMENT_CHARACTER);
-        }
-    }
-
-    /// Applies a sequence from its ESC to its end.
-    fn whole(&mut self, sequence: &[u8]) {
-        let (mut dispatch, parser, notice) = self.dispatch();
-        let last = sequence.last().copied().unwrap_or_default();
-        let handled = match sequence.get(1) {
-            Some(b'[') => query::control(&sequence[2..], &mut dispatch),
-            Some(b'P' | b']' | b'X' | b'^' | b'_') if matches!(last, 0x18 | 0x1a) => true,
-            Some(b']') => osc::dispatch(string_body(sequence), notice, &mut dispatch),
-            Some(b'P') => {
-                query::device_control(string_body(sequence), &mut dispatch);
-                true
-            }
-            // Kitty graphics and private messages; a window manager's title is not among them.
-            Some(b'X' | b'^' | b'_') => true,
-            Some(&byte) if sequence.len() == 2 => query::escape(byte, &mut dispatch),
-            _ => false,
-        };
-        if !handled {
-            parser.advance(&mut dispatch, sequence);
-        }
-    }
-}
-
-/// What stands between introducer and terminator of a string.
-fn string_body(sequence: &[u8]) -> &[u8] {
-    let body = &sequence[2..];
-    body.strip_suffix(b"\x1b\\")
-        .or_else(|| body.strip_suffix(b"\x07"))
-        .unwrap_or(body)
 }

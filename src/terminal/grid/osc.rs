@@ -4,8 +4,8 @@ use data_encoding::{BASE64, BASE64_NOPAD};
 use vte::ansi::Rgb;
 
 use super::Effect;
+use super::dispatch::Dispatch;
 use super::effect::{NoticeSource, ProgramStatus, Progress, PromptMark};
-use super::handler::Dispatch;
 use crate::base::limits::{GRID_NOTICE_LEN_MAX, GRID_TITLE_CHARS_MAX};
 
 /// The states and kinds of OSC 7501 that we understand.

@@ -7,8 +7,8 @@ use alacritty_terminal::term::cell::Flags;
 use data_encoding::HEXUPPER_PERMISSIVE;
 use vte::ansi::{CharsetIndex, Handler as _, Mode, NamedColor, NamedMode, Rgb};
 
+use super::dispatch::Dispatch;
 use super::engine::Engine;
-use super::handler::Dispatch;
 use super::snapshot::sgr;
 use super::view::{MouseMode, Style};
 use super::{Options, snapshot};
@@ -205,7 +205,8 @@ impl Control {
 /// Handles a control sequence, `body` without `ESC [`; false when the parser shall see it.
 pub(super) fn control(body: &[u8], to: &mut Dispatch<'_>) -> bool {
     // The sequences that make up nearly all output are none of ours.
-    let Some(b'b' | b'n' | b'p' | b'q' | b't' | b'x' | b'y' | b'S') = body.last() else {
+    let Some(b'b' | b'j' | b'k' | b'n' | b'p' | b'q' | b't' | b'x' | b'y' | b'S') = body.last()
+    else {
         return false;
     };
     let Some(control) = Control::parse(body) else {
@@ -216,6 +217,14 @@ pub(super) fn control(body: &[u8], to: &mut Dispatch<'_>) -> bool {
     let answer = match (control.marker, control.intermediate, control.last) {
         (None, None, b'b') => {
             to.repeat(usize::from(control.number(0, 1)));
+            None
+        }
+        (None, None, b'j') => {
+            to.move_backward(usize::from(control.number(0, 1)));
+            None
+        }
+        (None, None, b'k') => {
+            to.move_up(usize::from(control.number(0, 1)));
             None
         }
         (Some(b'?'), None, b'n') => private_device_status(to.engine, to.options, first),

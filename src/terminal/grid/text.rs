@@ -17,6 +17,8 @@ pub enum Extent {
     ScreenAndHistory(usize),
     /// All scrollback, then the active screen.
     All,
+    /// Lines of both, counted from the oldest one kept.
+    Lines { from: usize, count: usize },
 }
 
 /// In which form.
@@ -51,9 +53,25 @@ pub struct Match {
     pub end: u16,
 }
 
+fn lines(engine: &Engine, from: usize, count: usize, mut each: impl FnMut(&Line<'_>)) {
+    let history = &engine.history;
+    for line in history.lines_from(from).take(count) {
+        each(&line);
+    }
+    let end = from.saturating_add(count);
+    let mut at = history.len();
+    screen_lines(engine.cells(), |line| {
+        if (from..end).contains(&at) {
+            each(line);
+        }
+        at += 1;
+    });
+}
+
 fn each_line(engine: &Engine, what: Extent, mut each: impl FnMut(&Line<'_>)) {
     let history = &engine.history;
     let kept = match what {
+        Extent::Lines { from, count } => return lines(engine, from, count, each),
         Extent::Screen => 0,
         Extent::ScreenAndHistory(lines) => lines.min(history.len()),
         Extent::All => history.len(),

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Empty;
-use super::attention::Attention;
+use super::attention::{Attention, Explanation};
 use crate::base::ids::{AgentId, ConsoleId, TerminalId};
-use crate::base::{EpochMillis, Timestamp, limits};
+use crate::base::{Timestamp, limits};
 use crate::method;
 
 /// What a session's base path is.
@@ -265,8 +265,10 @@ pub struct SearchMatch {
     /// Counted from the oldest line kept.
     pub line: u64,
     pub col: u16,
-    /// In columns.
-    pub width: u16,
+    /// Where it ends, which is later when it runs over a wrap.
+    pub last_line: u64,
+    /// The column behind it.
+    pub end: u16,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -302,19 +304,7 @@ pub struct WaitParams {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainReply {
     pub id: TerminalId,
-    pub attention: Attention,
-    /// The strongest evidence of each source, and whether it counted.
-    pub sources: Vec<ExplainedSource>,
-    /// In full sentences.
-    pub text: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ExplainedSource {
-    pub source: super::attention::Source,
-    pub says: String,
-    pub at: EpochMillis,
-    pub counted: bool,
+    pub explanation: Explanation,
 }
 
 /// What a console asks of the lease.

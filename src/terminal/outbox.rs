@@ -1,0 +1,441 @@
+//! What waits for one console: the program's bytes while it keeps up, a screen when it lags.
+//!
+//! ```text
+//! following ── more than 64 KiB of bytes wait ──► lagging (bytes dropped)
+//!     ▲                                              │
+//!     └──────── a screen was taken at offset N ◄─────┘   then bytes from N
+//! ```
+//!
+//! Invariants: items leave in the order in which they came; bytes are never dropped without a screen
+//! that stands for them; memory is bounded by the lag limit and a fixed number of control pieces.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use tokio::sync::Notify;
+
+use crate::base::limits;
+use crate::wire::messages::sessions::Control;
+use crate::wire::{Piece, PieceKind};
+
+/// What the sender of a console's stream does next.
+#[derive(Debug, PartialEq)]
+pub(super) enum Next {
+    Send(Piece),
+    /// The console lags: take a screen, then `replace` what waits.
+    TakeScreen,
+    /// Nothing more will come; the reason, if there is one to tell.
+    Closed(Option<&'static str>),
+}
+
+#[derive(Debug)]
+enum Item {
+    Bytes(Bytes),
+    Control(Control),
+    /// A part of a snapshot or screen.
+    Image(PieceKind, Bytes),
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    items: VecDeque<Item>,
+    /// Bytes of `Item::Bytes` that wait.
+    waiting: usize,
+    lagging: bool,
+    /// Old bytes are on their way that go before all but the first item.
+    held: bool,
+    closed: bool,
+    reason: Option<&'static str>,
+    sent: u64,
+    screens: u64,
+}
+
+/// Figures of an outbox for debug views.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OutboxStats {
+    pub waiting: u64,
+    pub sent: u64,
+    pub screens: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    inner: Mutex<Inner>,
+    ready: Notify,
+    closing: Notify,
+}
+
+impl Outbox {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether more bytes are of use now; a lagging console gets a screen instead.
+    pub fn wants_bytes(&self) -> bool {
+        let inner = self.lock();
+        !inner.lagging && !inner.closed
+    }
+
+    /// The program put out bytes.
+    pub fn push_bytes(&self, bytes: &Bytes) {
+        let mut inner = self.lock();
+        if inner.closed || inner.lagging || bytes.is_empty() {
+            return;
+        }
+        inner.waiting += bytes.len();
+        if inner.waiting > limits::CONSOLE_LAG_MAX {
+            inner.start_lagging();
+        } else {
+            inner.items.push_back(Item::Bytes(bytes.clone()));
+        }
+        drop(inner);
+        self.ready.notify_one();
+    }
+
+    /// Something to tell. A newer lease or typing mark takes an older one's place.
+    pub fn push_control(&self, control: Control) {
+        let mut inner = self.lock();
+        if inner.closed {
+            return;
+        }
+        let kind = std::mem::discriminant(&control);
+        let replaces = matches!(control, Control::Lease { .. } | Control::Typing { .. });
+        // A screen carries its own size.
+        let moot = inner.lagging && matches!(control, Control::Resize { .. });
+        let count = inner.items.len();
+        let old = inner.items.iter_mut().find_map(|item| match item {
+            Item::Control(old) if replaces && std::mem::discriminant(old) == kind => Some(old),
+            _ => None,
+        });
+        match old {
+            Some(old) => *old = control,
+            None if moot => {}
+            None if count < limits::CONSOLE_ITEMS_MAX => {
+                inner.items.push_back(Item::Control(control));
+            }
+            None => inner.start_lagging(),
+        }
+        drop(inner);
+        self.ready.notify_one();
+    }
+
+    /// The pieces of a snapshot at the start of a stream.
+    pub fn push_snapshot(&self, snapshot: Bytes) {
+        let mut inner = self.lock();
+        for part in cut(&snapshot) {
+            inner
+                .items
+                .push_back(Item::Image(PieceKind::Snapshot, part));
+        }
+        drop(inner);
+        self.ready.notify_one();
+    }
+
+    /// The screen that stands for what was dropped, and the bytes after it. Goes before everything
+    /// that waits.
+    pub fn replace(&self, announcement: Control, screen: &Bytes, after: Bytes) {
+        let mut inner = self.lock();
+        inner.lagging = false;
+        inner.screens += 1;
+        inner.waiting += after.len();
+        if !after.is_empty() {
+            inner.items.push_front(Item::Bytes(after));
+        }
+        let parts: Vec<Bytes> = cut(screen).collect();
+        for part in parts.into_iter().rev() {
+            inner.items.push_front(Item::Image(PieceKind::Screen, part));
+        }
+        inner.items.push_front(Item::Control(announcement));
+        drop(inner);
+        self.ready.notify_one();
+    }
+
+    /// Ends the stream once what waits has gone out.
+    pub fn close(&self, reason: Option<&'static str>) {
+        let mut inner = self.lock();
+        if !inner.closed {
+            inner.closed = true;
+            inner.reason = reason;
+        }
+        drop(inner);
+        self.ready.notify_one();
+        self.closing.notify_one();
+    }
+
+    pub fn stats(&self) -> OutboxStats {
+        let inner = self.lock();
+        OutboxStats {
+            waiting: inner.waiting as u64,
+            sent: inner.sent,
+            screens: inner.screens,
+        }
+    }
+
+    /// Waits until `try_next` has something.
+    pub async fn readable(&self) {
+        loop {
+            let ready = self.ready.notified();
+            if self.lock().has_next() {
+                return;
+            }
+            ready.await;
+        }
+    }
+
+    /// What comes next, if anything does. What waits when the outbox closes still goes out, unless
+    /// the console lags.
+    pub fn try_next(&self) -> Option<Next> {
+        self.lock().take()
+    }
+
+    /// Waits for the close; answers its reason.
+    pub async fn closed(&self) -> &'static str {
+        loop {
+            let closing = self.closing.notified();
+            {
+                let inner = self.lock();
+                if inner.closed {
+                    return inner.reason.unwrap_or_default();
+                }
+            }
+            closing.await;
+        }
+    }
+
+    /// Holds everything behind the first item back until `release`.
+    pub fn hold(&self) {
+        self.lock().held = true;
+    }
+
+    /// The old bytes that everything waited for; they do not count as lag.
+    pub fn release(&self, old: Bytes) {
+        let mut inner = self.lock();
+        let parts: Vec<Bytes> = cut(&old).collect();
+        let first = inner
+            .items
+            .front()
+            .is_some_and(|item| matches!(item, Item::Control(Control::Attached { .. })));
+        let at = usize::from(first);
+        for part in parts.into_iter().rev() {
+            inner.items.insert(at, Item::Image(PieceKind::Bytes, part));
+        }
+        inner.held = false;
+        drop(inner);
+        self.ready.notify_one();
+    }
+
+    /// The old bytes are gone: a screen stands for them.
+    pub fn release_with_screen(&self) {
+        let mut inner = self.lock();
+        inner.held = false;
+        inner.start_lagging();
+        drop(inner);
+        self.ready.notify_one();
+    }
+}
+
+impl Inner {
+    fn start_lagging(&mut self) {
+        self.lagging = true;
+        self.waiting = 0;
+        self.items.retain(|item| {
+            let Item::Control(control) = item else {
+                return false;
+            };
+            !matches!(
+                control,
+                Control::Resize { .. } | Control::Typing { .. } | Control::Screen { .. }
+            )
+        });
+    }
+
+    fn has_next(&self) -> bool {
+        let attached = matches!(
+            self.items.front(),
+            Some(Item::Control(Control::Attached { .. }))
+        );
+        match self.held {
+            true => attached,
+            false => self.lagging || self.closed || !self.items.is_empty(),
+        }
+    }
+
+    fn take(&mut self) -> Option<Next> {
+        if !self.has_next() {
+            return None;
+        }
+        if self.lagging && !self.held && !self.closed {
+            // The end of the program comes after its last screen.
+            let first = self.items.front();
+            let waits =
+                first.is_none() || matches!(first, Some(Item::Control(Control::Exit { .. })));
+            if waits {
+                return Some(Next::TakeScreen);
+            }
+        }
+        let piece = match self.items.pop_front() {
+            None if self.closed => return Some(Next::Closed(self.reason)),
+            None => return None,
+            Some(Item::Bytes(first)) => Piece::new(PieceKind::Bytes, self.join(first)),
+            Some(Item::Image(kind, body)) => Piece::new(kind, body),
+            Some(Item::Control(control)) => {
+                // INVARIANT: a control piece has no map with other than text keys and no failing type.
+                let body = serde_json::to_vec(&control).unwrap_or_default();
+                Piece::new(PieceKind::Control, body)
+            }
+        };
+        self.sent += piece.body.len() as u64;
+        Some(Next::Send(piece))
+    }
+
+    /// Joins bytes that wait behind one another up to one piece.
+    fn join(&mut self, first: Bytes) -> Bytes {
+        self.waiting -= first.len().min(self.waiting);
+        let room = limits::STREAM_PIECE_LEN_MAX;
+        if first.len() > room {
+            let rest = first.slice(room..);
+            self.waiting += rest.len();
+            self.items.push_front(Item::Bytes(rest));
+            return first.slice(..room);
+        }
+        let mut joined: Option<BytesMut> = None;
+        while let Some(Item::Bytes(next)) = self.items.front() {
+            let so_far = joined.as_ref().map_or(first.len(), BytesMut::len);
+            if so_far + next.len() > room {
+                break;
+            }
+            self.waiting -= next.len().min(self.waiting);
+            joined
+                .get_or_insert_with(|| BytesMut::from(&first[..]))
+                .extend_from_slice(next);
+            self.items.pop_front();
+        }
+        joined.map_or(first, BytesMut::freeze)
+    }
+}
+
+fn cut(bytes: &Bytes) -> impl Iterator<Item = Bytes> + '_ {
+    (0..bytes.len())
+        .step_by(limits::STREAM_PIECE_LEN_MAX)
+        .map(|at| bytes.slice(at..bytes.len().min(at + limits::STREAM_PIECE_LEN_MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::messages::sessions::Lease;
+
+    fn take(outbox: &Outbox) -> Option<Next> {
+        outbox.lock().take()
+    }
+
+    fn bytes(next: Option<Next>) -> Vec<u8> {
+        match next {
+            Some(Next::Send(piece)) => piece.body.to_vec(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn small_bytes_leave_together_and_long_ones_in_parts() {
+        let outbox = Outbox::default();
+        for text in ["a", "b", "c"] {
+            outbox.push_bytes(&Bytes::from_static(text.as_bytes()));
+        }
+        assert_eq!(bytes(take(&outbox)), b"abc");
+        assert_eq!(take(&outbox), None);
+        outbox.push_bytes(&Bytes::from(vec![1; limits::STREAM_PIECE_LEN_MAX + 5]));
+        assert_eq!(bytes(take(&outbox)).len(), limits::STREAM_PIECE_LEN_MAX);
+        assert_eq!(bytes(take(&outbox)).len(), 5);
+        assert_eq!(outbox.stats().waiting, 0);
+    }
+
+    #[test]
+    fn lagging_console_gets_controls_then_a_screen_then_the_end() {
+        let outbox = Outbox::default();
+        let chunk = Bytes::from(vec![7; 40 * 1024]);
+        outbox.push_bytes(&chunk);
+        outbox.push_bytes(&chunk);
+        assert!(!outbox.wants_bytes());
+        let lease = Lease::default();
+        outbox.push_control(Control::Lease { lease });
+        outbox.push_control(Control::Exit {
+            exit_code: Some(0),
+            exit_signal: None,
+        });
+        assert!(
+            String::from_utf8(bytes(take(&outbox)))
+                .unwrap()
+                .contains("lease")
+        );
+        assert_eq!(take(&outbox), Some(Next::TakeScreen));
+        let announcement = Control::Screen {
+            offset: 9,
+            length: 3,
+            cols: 80,
+            rows: 24,
+        };
+        outbox.replace(
+            announcement,
+            &Bytes::from_static(b"xyz"),
+            Bytes::from_static(b"+"),
+        );
+        assert!(
+            String::from_utf8(bytes(take(&outbox)))
+                .unwrap()
+                .contains("screen")
+        );
+        assert_eq!(bytes(take(&outbox)), b"xyz");
+        assert_eq!(bytes(take(&outbox)), b"+");
+        assert!(
+            String::from_utf8(bytes(take(&outbox)))
+                .unwrap()
+                .contains("exit")
+        );
+        assert!(outbox.wants_bytes());
+        assert_eq!(outbox.stats().screens, 1);
+    }
+
+    #[test]
+    fn controls_alone_cannot_grow_the_outbox() {
+        let outbox = Outbox::default();
+        for at in 0..100_000 {
+            outbox.push_control(Control::Resize {
+                cols: 80,
+                rows: 24,
+                offset: Some(at),
+            });
+        }
+        assert!(outbox.lock().items.len() <= limits::CONSOLE_ITEMS_MAX);
+        assert_eq!(take(&outbox), Some(Next::TakeScreen));
+    }
+
+    #[test]
+    fn old_bytes_go_before_what_came_meanwhile() {
+        let outbox = Outbox::default();
+        outbox.push_control(Control::Generation { generation: 1 });
+        outbox.hold();
+        outbox.push_bytes(&Bytes::from_static(b"new"));
+        assert_eq!(take(&outbox), None);
+        outbox.release(Bytes::from_static(b"old"));
+        assert_eq!(bytes(take(&outbox)), b"old");
+        assert!(
+            String::from_utf8(bytes(take(&outbox)))
+                .unwrap()
+                .contains("generation")
+        );
+        assert_eq!(bytes(take(&outbox)), b"new");
+    }
+
+    #[tokio::test]
+    async fn what_waits_at_the_close_still_goes_out() {
+        let outbox = Outbox::default();
+        outbox.push_bytes(&Bytes::from_static(b"last"));
+        outbox.close(Some("detached"));
+        outbox.readable().await;
+        assert!(matches!(outbox.try_next(), Some(Next::Send(_))));
+        assert_eq!(outbox.try_next(), Some(Next::Closed(Some("detached"))));
+        assert_eq!(outbox.closed().await, "detached");
+    }
+}

@@ -1,0 +1,430 @@
+//! Terminal sessions with real processes: started, typed into, read, waited for, adopted, ended.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::support::host::Role;
+use crate::support::host::text;
+use crate::support::{Host, wait_for};
+
+/// A program that turns bracketed paste on, reads raw bytes up to `q` and tells what it read.
+const RAW_READER: &str = r#"
+import hashlib, os, sys, termios, tty
+tty.setraw(0)
+os.write(1, b"\x1b[?2004hREADY")
+chunks = []
+while not (chunks and chunks[-1].endswith(b"q")):
+    chunks.append(os.read(0, 65536))
+data = b"".join(chunks)[:-1]
+body = data.replace(b"\x1b[200~", b"<").replace(b"\x1b[201~", b">")
+print("LEN", len(body), "SHA", hashlib.sha256(body).hexdigest()[:16], "END", body[-2:], end="\r\n")
+"#;
+
+fn show(host: &Host, session: &str) -> String {
+    let output = host.run(&["read", session]);
+    assert!(output.status.success(), "{}", text(&output));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn until_shown(host: &Host, session: &str, wanted: &str) -> String {
+    let output = host.run(&["wait", session, "--for", wanted, "--timeout", "30s"]);
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        text(&output),
+        show(host, session)
+    );
+    show(host, session)
+}
+
+fn new(host: &Host, name: &str, command: &[&str]) -> Value {
+    let mut args = vec!["new", "--json", "--name", name, "--"];
+    args.extend(command);
+    host.json(&args)
+}
+
+fn record(host: &Host, name: &str) -> Value {
+    let list = host.json(&["ls", "--json"]);
+    let sessions = list["sessions"].as_array().expect("a list");
+    let found = sessions.iter().find(|session| session["name"] == name);
+    found
+        .cloned()
+        .unwrap_or_else(|| panic!("no {name} in {list}"))
+}
+
+fn folder(host: &Host, session: &Value) -> PathBuf {
+    host.data_dir()
+        .join("agent/sessions")
+        .join(session["id"].as_str().expect("an id"))
+}
+
+fn restarted(host: &Host, agent: Role) -> Role {
+    agent.kill();
+    host.start_agent()
+}
+
+#[test]
+fn session_is_found_by_id_start_and_name_until_it_is_killed_and_forgotten() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    let one = new(&host, "one", &["cat"]);
+    let id = one["id"].as_str().unwrap();
+    assert_eq!(one["incompatible"], false);
+    assert_eq!(one["attached"], 0);
+    assert!(one.get("exit_code").is_none(), "absent means alive: {one}");
+    for by in [id, &id[..8], "one"] {
+        assert_eq!(
+            host.json(&["ipc-client", "session.get", &format!(r#"{{"id":"{by}"}}"#)])["id"],
+            id
+        );
+    }
+    let taken = host.run(&["new", "--name", "one", "--json"]);
+    assert!(text(&taken).contains("conflict"), "{}", text(&taken));
+    assert!(host.run(&["rename", "one", "two"]).status.success());
+    assert!(text(&host.run(&["read", "one"])).contains("session_not_found"));
+    let killed = host.json(&["kill", "two", "--json"]);
+    assert_eq!(killed["attention"]["state"], "exited");
+    assert!(killed["exit_signal"].is_number(), "{killed}");
+    assert!(folder(&host, &one).exists());
+    assert!(host.run(&["kill", "two"]).status.success());
+    assert!(!folder(&host, &one).exists());
+    assert_eq!(
+        host.json(&["ls", "--json"])["sessions"],
+        Value::Array(Vec::new())
+    );
+}
+
+#[test]
+fn long_prompt_arrives_whole_as_one_paste_and_enter_apart() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    let program = host.file("reader.py", RAW_READER);
+    new(&host, "raw", &["python3", program.to_str().unwrap()]);
+    until_shown(&host, "raw", "READY");
+    let prompt = "0123456789abcdef".repeat(20 * 64);
+    let prompt = format!("{prompt}\x1b[201~rm -rf /");
+    let file = host.file("prompt", &prompt);
+    let sent = host.run(&["send", "raw", "--file", file.to_str().unwrap(), "--enter"]);
+    assert!(sent.status.success(), "{}", text(&sent));
+    assert!(host.run(&["send", "raw", "--raw", "q"]).status.success());
+    let shown = until_shown(&host, "raw", "END");
+    let safe = prompt.replace("\x1b[201~", "");
+    let expected = format!("<{safe}>\r");
+    let digest = wingman::base::digest::sha256_hex(expected.as_bytes());
+    assert!(
+        shown.contains(&format!("LEN {}", expected.len())),
+        "{shown}"
+    );
+    assert!(shown.contains(&format!("SHA {}", &digest[..16])), "{shown}");
+}
+
+#[test]
+fn killed_agent_adopts_grid_scrollback_and_modes_without_a_lost_line() {
+    let host = Host::new();
+    let agent = host.start_agent();
+    let script = "printf '\\033[31mred\\033[0m \\033]2;a title\\007'; i=0; while read line; do i=$((i+1)); seq 1 3000; echo round $i; done";
+    let session = new(&host, "flood", &["sh", "-c", script]);
+    until_shown(&host, "flood", "red");
+    host.run(&["send", "flood", "--enter", "x"]);
+    until_shown(&host, "flood", "round 1");
+    let before = host
+        .run(&["read", "flood", "--scrollback", "--ansi"])
+        .stdout;
+    let agent = restarted(&host, agent);
+    let after = host
+        .run(&["read", "flood", "--scrollback", "--ansi"])
+        .stdout;
+    assert_eq!(
+        String::from_utf8_lossy(&before),
+        String::from_utf8_lossy(&after)
+    );
+    let adopted = record(&host, "flood");
+    assert_eq!(adopted["pid"], session["pid"]);
+    assert_eq!(adopted["title"], "a title");
+    assert!(adopted["lease"]["generation"].as_u64() > session["lease"]["generation"].as_u64());
+    // Killed in the middle of output, over and over: the lines stay in order.
+    let mut agent = agent;
+    for round in 2..6 {
+        host.run(&["send", "flood", "--enter", "x"]);
+        agent = restarted(&host, agent);
+        until_shown(&host, "flood", &format!("round {round}"));
+    }
+    let all = String::from_utf8(host.run(&["read", "flood", "--scrollback"]).stdout).unwrap();
+    let numbers: Vec<u32> = all
+        .lines()
+        .filter_map(|line| line.trim().parse().ok())
+        .collect();
+    let tail = &numbers[numbers.len() - 6000..];
+    assert!(
+        tail.iter().copied().eq((1..=3000).chain(1..=3000)),
+        "{} lines",
+        numbers.len()
+    );
+    drop(agent);
+}
+
+#[test]
+fn query_is_answered_once_over_a_restart() {
+    let host = Host::new();
+    let agent = host.start_agent();
+    let program = host.file(
+        "ask.py",
+        "import os, tty\ntty.setraw(0)\nos.write(1, b'\\x1b[6n')\ngot = b''\nwhile not got.endswith(b'.'):\n    got += os.read(0, 100)\nos.write(1, b'GOT %r END' % got)\nos.read(0, 1)\n",
+    );
+    new(&host, "ask", &["python3", program.to_str().unwrap()]);
+    wait_for("the query to be answered", || {
+        let rows = host.json(&["debug", "sessions", "--json"]);
+        (rows["rows"][0]["replies"] == 1).then_some(())
+    });
+    let _agent = restarted(&host, agent);
+    host.run(&["send", "ask", "--raw", "."]);
+    let shown = until_shown(&host, "ask", "END");
+    assert!(shown.contains(r"GOT b'\x1b[1;1R.' END"), "{shown}");
+}
+
+#[test]
+fn ended_session_keeps_exit_code_and_last_screen_over_a_restart() {
+    let host = Host::new();
+    let agent = host.start_agent();
+    let script = "printf '\\033[?1049hTUI dies here'; exit 3";
+    new(&host, "tui", &["sh", "-c", script]);
+    assert!(
+        host.run(&["wait", "tui", "--for", "exit", "--timeout", "20s"])
+            .status
+            .success()
+    );
+    assert_eq!(record(&host, "tui")["exit_code"], 3);
+    assert!(show(&host, "tui").contains("TUI dies here"));
+    let _agent = restarted(&host, agent);
+    let kept = record(&host, "tui");
+    assert_eq!(kept["exit_code"], 3);
+    assert_eq!(kept["attention"]["state"], "exited");
+    assert!(show(&host, "tui").contains("TUI dies here"));
+}
+
+#[test]
+fn program_that_died_while_the_agent_was_away_is_not_shown_as_running() {
+    let host = Host::new();
+    let agent = host.start_agent();
+    let session = new(
+        &host,
+        "short",
+        &[
+            "sh",
+            "-c",
+            "printf '\\033]7501;state=working:app=x\\007'; cat",
+        ],
+    );
+    wait_for("the program to say that it works", || {
+        (record(&host, "short")["attention"]["state"] == "working").then_some(())
+    });
+    agent.kill();
+    let pid = session["pid"].as_u64().unwrap().to_string();
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-9", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    wait_for("the holder to end", || {
+        folder(&host, &session)
+            .join("exit.json")
+            .exists()
+            .then_some(())
+    });
+    let _agent = host.start_agent();
+    let record = record(&host, "short");
+    assert_eq!(record["attention"]["state"], "exited");
+    assert_eq!(record["exit_signal"], 9);
+}
+
+#[test]
+fn programs_that_wait_for_a_person_say_so_and_why() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    let cases: &[(&str, &[&str], &str)] = &[
+        (
+            "question",
+            &["bash", "-c", "read -p 'Continue? [Y/n] ' answer"],
+            "question",
+        ),
+        (
+            "secret",
+            &["python3", "-c", "import getpass; getpass.getpass()"],
+            "auth",
+        ),
+        (
+            "told",
+            &[
+                "sh",
+                "-c",
+                "printf '\\033]7501;state=blocked:app=x:kind=permission\\007'; cat",
+            ],
+            "permission",
+        ),
+    ];
+    for (name, command, kind) in cases {
+        new(&host, name, command);
+        let waited = host.run(&["wait", name, "--for", "waiting", "--timeout", "30s"]);
+        assert!(
+            waited.status.success(),
+            "{name}: {} {}",
+            text(&waited),
+            text(&host.run(&["explain", name]))
+        );
+        let record = record(&host, name);
+        assert_eq!(record["attention"]["kind"], *kind, "{record}");
+        assert!(
+            !record["attention"]["evidence"]
+                .as_array()
+                .unwrap()
+                .is_empty(),
+            "{record}"
+        );
+    }
+    let explained = text(&host.run(&["explain", "told"]));
+    assert!(explained.contains("program_status"), "{explained}");
+    new(&host, "shell", &["bash", "--norc"]);
+    assert!(
+        host.run(&["wait", "shell", "--for", "idle", "--timeout", "30s"])
+            .status
+            .success()
+    );
+    let late = host.run(&["wait", "shell", "--for", "waiting", "--timeout", "300ms"]);
+    assert_eq!(late.status.code(), Some(124), "{}", text(&late));
+}
+
+#[test]
+fn environment_values_reach_the_program_and_no_list() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    let file = host.file("env", "TOKEN_ONE='s3cret one'\n");
+    let missing = host.run(&["new", "--json", "--env-file", "/nowhere/env"]);
+    assert!(text(&missing).contains("not_found"), "{}", text(&missing));
+    let args = [
+        "new",
+        "--json",
+        "--name",
+        "env",
+        "--env-file",
+        file.to_str().unwrap(),
+        "--env",
+        "TOKEN_TWO=s3cret two",
+        "--",
+        "sh",
+        "-c",
+        "echo \"[$TOKEN_ONE][$TOKEN_TWO][$TERM]\"; cat",
+    ];
+    host.json(&args);
+    let shown = until_shown(&host, "env", "xterm-256color");
+    assert!(shown.contains("[s3cret one][s3cret two]"), "{shown}");
+    for told in [
+        text(&host.run(&["ls", "--json"])),
+        text(&host.run(&["debug", "events", "--json"])),
+        host.log("agent.log"),
+    ] {
+        assert!(!told.contains("s3cret"), "{told}");
+    }
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &fs::metadata(folder(&host, &record(&host, "env")).join("spec.json"))
+            .unwrap()
+            .permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn sessions_of_before_a_reboot_start_again() {
+    let host = Host::new();
+    let agent = host.start_agent();
+    let session = new(&host, "work", &["sh", "-c", "echo at $PWD; cat"]);
+    until_shown(&host, "work", "at ");
+    agent.kill();
+    // A machine that goes down leaves neither holder nor program, and nobody writes their end.
+    let meta: Value =
+        serde_json::from_slice(&fs::read(folder(&host, &session).join("meta.json")).unwrap())
+            .unwrap();
+    for pid in [&meta["holder"], &meta["child"]] {
+        std::process::Command::new("kill")
+            .args(["-9", &pid.to_string()])
+            .status()
+            .unwrap();
+    }
+    let _agent = host.start_agent();
+    let lost = record(&host, "work");
+    assert_eq!(lost["attention"]["state"], "exited");
+    assert!(
+        lost.get("exit_code").is_none(),
+        "nobody knows how it ended: {lost}"
+    );
+    let restored = host.json(&["restore", "--json"]);
+    assert_eq!(restored["restored"][0]["name"], "work", "{restored}");
+    let fresh = record(&host, "work");
+    assert_ne!(fresh["id"], session["id"]);
+    until_shown(&host, "work", "at ");
+    assert_eq!(
+        host.json(&["ls", "--json"])["sessions"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn recording_is_an_asciicast_and_ends_with_the_session() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    new(
+        &host,
+        "rec",
+        &["sh", "-c", "echo before; read x; echo after; exit 0"],
+    );
+    until_shown(&host, "rec", "before");
+    let started = host.json(&["record", "rec", "--json"]);
+    assert_eq!(record(&host, "rec")["recording"], true);
+    host.run(&["send", "rec", "--enter", "go"]);
+    assert!(
+        host.run(&["wait", "rec", "--for", "exit", "--timeout", "20s"])
+            .status
+            .success()
+    );
+    let cast = fs::read_to_string(started["path"].as_str().unwrap()).unwrap();
+    let mut lines = cast
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    assert_eq!(lines.next().unwrap()["version"], 2);
+    let shown: String = lines
+        .map(|line| line[2].as_str().unwrap().to_owned())
+        .collect();
+    assert!(
+        shown.contains("before") && shown.contains("after"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn screen_is_read_as_text_and_as_picture() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    new(
+        &host,
+        "draw",
+        &["sh", "-c", "printf '\\033[1;32mgreen 世界\\033[0m'; cat"],
+    );
+    until_shown(&host, "draw", "green");
+    let ansi = host.run(&["read", "draw", "--ansi"]).stdout;
+    assert!(String::from_utf8_lossy(&ansi).contains("\x1b["), "{ansi:?}");
+    let png = host.run(&["read", "draw", "--png"]).stdout;
+    let image = image::load_from_memory(&png).expect("a PNG picture");
+    assert_eq!((image.width(), image.height()), (640, 384));
+    let green = image
+        .to_rgb8()
+        .pixels()
+        .filter(|pixel| pixel.0[1] > 150 && pixel.0[0] < 100)
+        .count();
+    assert!(green > 50, "{green} green pixels");
+}
