@@ -71,10 +71,6 @@ impl Mirror {
         shielded(|| self.grid.resize(Size { cols, rows }.clamped()));
     }
 
-    pub fn title(&self) -> Option<&str> {
-        self.grid.title()
-    }
-
     pub fn is_synchronized(&self) -> bool {
         self.grid.modes().synchronized
     }
@@ -203,11 +199,6 @@ impl Mirror {
         }
         text.truncate(text.trim_end().len());
         text
-    }
-
-    /// Whether a row's text runs on in the next one.
-    pub fn is_wrapped(&self, row: u16) -> bool {
-        row < self.size().1 && self.grid.row(row).wrapped()
     }
 }
 
