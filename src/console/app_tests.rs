@@ -204,16 +204,19 @@ impl Stage {
     fn sent(&mut self, id: &str) -> (Vec<u8>, Vec<Control>) {
         let mut typed = Vec::new();
         let mut controls = Vec::new();
-        for pane in &mut self.app.panes {
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            let _ = pane.poll(&mut context);
-        }
-        if let Some((_, end)) = self.ends.iter_mut().find(|(key, _)| key.id.as_str() == id) {
-            while let Ok(piece) = end.recv.try_recv() {
-                match piece.kind {
-                    PieceKind::Bytes => typed.extend_from_slice(&piece.body),
-                    _ => controls.push(serde_json::from_slice(&piece.body).unwrap()),
-                }
+        loop {
+            // The queue is short: what waits behind it follows when there is room.
+            for pane in &mut self.app.panes {
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                let _ = pane.poll(&mut context);
+            }
+            let end = self.ends.iter_mut().find(|(key, _)| key.id.as_str() == id);
+            let Some(piece) = end.and_then(|(_, end)| end.recv.try_recv().ok()) else {
+                break;
+            };
+            match piece.kind {
+                PieceKind::Bytes => typed.extend_from_slice(&piece.body),
+                _ => controls.push(serde_json::from_slice(&piece.body).unwrap()),
             }
         }
         (typed, controls)
@@ -383,6 +386,37 @@ fn keys_reach_the_focused_program_and_nobody_else() {
         text.contains("hello from bbbb") && text.contains("hello from cccc"),
         "{text}"
     );
+}
+
+#[test]
+fn what_is_typed_while_a_session_is_being_attached_reaches_it() {
+    let mut stage = Stage::usual(80, 24);
+    stage.app.focus(&here("aaaa"), stage.now);
+    let attach = stage.app.effects.drain(..).find_map(|effect| match effect {
+        Effect::Attach {
+            key,
+            attempt,
+            params,
+        } => Some((key, attempt, params)),
+        _ => None,
+    });
+    let (key, attempt, params) = attach.unwrap();
+    stage.type_text("early");
+    stage.attach(key, attempt, &params);
+    let (typed, controls) = stage.sent("aaaa");
+    assert_eq!(typed, b"early");
+    assert_eq!(controls[0], Control::Generation { generation: 0 });
+    stage.app.focus(&here("bbbb"), stage.now);
+    stage.app.effects.clear();
+    stage.type_text("lost");
+    let failed = Attached {
+        key: here("bbbb"),
+        attempt: stage.app.pane().unwrap().attempt,
+        answer: Err(Fault::new(Code::Internal, "gone")),
+    };
+    let failed = Happened::Attached(Box::new(failed));
+    stage.app.happened(failed, stage.now);
+    assert!(stage.shown().contains("what was typed is not sent"));
 }
 
 #[test]

@@ -32,6 +32,7 @@ fn the_console_process_of_these_tests() {
             mode: Default::default(),
             exclusive: false,
             takeover: false,
+            full_screen: false,
             label: "test".into(),
             location: Default::default(),
             config: Default::default(),
