@@ -479,8 +479,9 @@ pub const CONSOLE_COPY_LEN_MAX: usize = 1024 * 1024;
 pub const CONSOLE_CLICK_MS: u64 = 400;
 /// From the end of the loop until a terminal that takes no bytes is given up.
 pub const CONSOLE_RESTORE_TIMEOUT_MS: u64 = 500;
-/// Scrollback mirrored in the console itself; the view reads the rest from the owner.
-pub const CONSOLE_MIRROR_LINES: usize = 0;
+/// Scrollback that a console's mirror keeps, so that a new size wraps the same lines as at the owner.
+/// Older lines are forgotten; the view of the scrollback reads them from the owner.
+pub const CONSOLE_MIRROR_LINES: usize = 1_000;
 // Terminal grids.
 
 /// Fewest columns and rows of a grid; a fullwidth character needs two columns. Fewer: clamped.

@@ -84,11 +84,7 @@ pub enum Happened {
     Listed(usize, Result<SessionList, Fault>),
     Changed(usize),
     FollowEnded(usize),
-    Attached {
-        key: SessionKey,
-        attempt: u64,
-        answer: Result<(AttachReply, StreamEnd), Fault>,
-    },
+    Attached(Box<Attached>),
     Answered {
         place: usize,
         then: Then,
@@ -96,6 +92,13 @@ pub enum Happened {
     },
     /// A task of ours failed in a way that it must not.
     Panicked,
+}
+
+/// The end of an attempt to attach.
+pub struct Attached {
+    pub key: SessionKey,
+    pub attempt: u64,
+    pub answer: Result<(AttachReply, StreamEnd), Fault>,
 }
 
 /// What the next key means.
@@ -170,8 +173,6 @@ pub struct App {
     pub start: Start,
     started: bool,
     schedules: Vec<Schedule>,
-    /// When this clock's `Instant` was compared with the wall clock, for ages.
-    pub epoch: (Instant, i64),
 }
 
 impl App {
@@ -204,6 +205,7 @@ impl App {
             roster: Roster {
                 places: places.iter().map(place).collect(),
                 filter: String::new(),
+                epoch,
             },
             scheduler: ConsoleScheduler::new(),
             panes: Vec::new(),
@@ -227,7 +229,6 @@ impl App {
             start,
             started: false,
             schedules: vec![schedule; places.len()],
-            epoch,
         })
     }
 
@@ -265,10 +266,7 @@ impl App {
 
     /// Milliseconds since the epoch, by the wall clock at the start and the steady one since.
     pub fn wall(&self, now: Instant) -> i64 {
-        let since = now.saturating_duration_since(self.epoch.0).as_millis();
-        self.epoch
-            .1
-            .saturating_add(i64::try_from(since).unwrap_or(i64::MAX))
+        self.roster.wall(now)
     }
 
     pub fn tell(&mut self, text: impl Into<String>, now: Instant) {
@@ -418,7 +416,10 @@ impl App {
     pub fn attach(&mut self, index: usize, _now: Instant) {
         let areas = self.layout().panes;
         let area = areas.get(index).copied().unwrap_or_default();
+        // The right to type alone was asked for the first session, not for each that is looked at.
         let how = self.start.how.clone();
+        self.start.how.exclusive = false;
+        self.start.how.takeover = false;
         let Some(pane) = self.panes.get_mut(index) else {
             return;
         };
@@ -538,28 +539,30 @@ impl App {
                     schedule.next_at = schedule.next_at.min(now + FOLLOW_AGAIN);
                 }
             }
-            Happened::Attached {
-                key,
-                attempt,
-                answer,
-            } => {
-                let Some(index) = self.panes.iter().position(|pane| pane.key == key) else {
-                    return;
-                };
-                if self.panes[index].connected(attempt, answer) {
-                    self.dirty = true;
-                    if index == self.focused {
-                        self.announce_focus(true);
-                        self.fit_panes(now);
-                    }
-                }
-            }
+            Happened::Attached(attached) => self.attached(*attached, now),
             Happened::Answered {
                 place,
                 then,
                 answer,
             } => self.answered(place, then, answer, now),
             Happened::Panicked => self.effects.push(Effect::Leave(Left::Failed)),
+        }
+    }
+
+    fn attached(&mut self, attached: Attached, now: Instant) {
+        let key = &attached.key;
+        let Some(index) = self.panes.iter().position(|pane| pane.key == *key) else {
+            return;
+        };
+        if self.panes[index].connected(attached.attempt, attached.answer) {
+            self.dirty = true;
+            if self.panes[index].take_dropped_input() {
+                self.tell("not connected: what was typed is not sent", now);
+            }
+            if index == self.focused {
+                self.announce_focus(true);
+                self.fit_panes(now);
+            }
         }
     }
 

@@ -3,9 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{
+    Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 
-use super::app::{App, Effect, Happened, Left, Mode, Start};
+use super::app::{App, Attached, Effect, Happened, Left, Mode, Start};
 use super::keymap::Command;
 use super::paint::{Damage, Painter};
 use super::pane::{SessionKey, Status};
@@ -94,10 +96,13 @@ impl Stage {
     /// Two sessions here and one at the server, whose first one waits.
     fn usual(cols: u16, rows: u16) -> Self {
         let mut stage = Self::new(cols, rows, Start::default());
-        stage.list(0, vec![
-            session("aaaa", "build", "", State::Working),
-            session("bbbb", "agent", "", State::Waiting),
-        ]);
+        stage.list(
+            0,
+            vec![
+                session("aaaa", "build", "", State::Working),
+                session("bbbb", "agent", "", State::Waiting),
+            ],
+        );
         stage.list(1, vec![session("cccc", "far", "m1", State::Idle)]);
         stage
     }
@@ -113,7 +118,8 @@ impl Stage {
             }]
         });
         let list = SessionList { sessions, machines };
-        self.app.happened(Happened::Listed(place, Ok(list)), self.now);
+        self.app
+            .happened(Happened::Listed(place, Ok(list)), self.now);
         self.run();
     }
 
@@ -123,7 +129,11 @@ impl Stage {
         while !self.app.effects.is_empty() {
             for effect in std::mem::take(&mut self.app.effects) {
                 match effect {
-                    Effect::Attach { key, attempt, params } => self.attach(key, attempt, &params),
+                    Effect::Attach {
+                        key,
+                        attempt,
+                        params,
+                    } => self.attach(key, attempt, &params),
                     Effect::Leave(left) => self.left = Some(left),
                     Effect::Call { method, params, .. } => self.calls.push((method, params)),
                     _ => {}
@@ -145,45 +155,68 @@ impl Stage {
         self.ends.retain(|(other, _)| *other != key);
         self.ends.push((key.clone(), theirs));
         let answer = Ok((reply, ours));
-        self.app.happened(Happened::Attached { key: key.clone(), attempt, answer }, self.now);
+        self.app.happened(
+            Happened::Attached(Box::new(Attached {
+                key: key.clone(),
+                attempt,
+                answer,
+            })),
+            self.now,
+        );
         if params.since.is_none() {
             let text = format!("hello from {}\r\n", key.id);
-            self.control(&key, &Control::Attached {
-                since: 5,
-                truncated: false,
-                snapshot_bytes: text.len() as u64,
-                cols: params.cols,
-                rows: params.rows,
-                console_id: None,
-                lease: Lease::default(),
-            });
+            self.control(
+                &key,
+                &Control::Attached {
+                    since: 5,
+                    truncated: false,
+                    snapshot_bytes: text.len() as u64,
+                    cols: params.cols,
+                    rows: params.rows,
+                    console_id: None,
+                    lease: Lease::default(),
+                },
+            );
             self.piece(&key, PieceKind::Snapshot, text.as_bytes());
         }
     }
 
     fn control(&mut self, key: &SessionKey, control: &Control) {
-        self.piece(key, PieceKind::Control, &serde_json::to_vec(control).unwrap());
+        self.piece(
+            key,
+            PieceKind::Control,
+            &serde_json::to_vec(control).unwrap(),
+        );
     }
 
     fn piece(&mut self, key: &SessionKey, kind: PieceKind, body: &[u8]) {
-        let index = self.app.panes.iter().position(|pane| pane.key == *key).unwrap();
-        self.app.piece(index, Some(Piece::new(kind, body.to_vec())), self.now);
+        let index = self
+            .app
+            .panes
+            .iter()
+            .position(|pane| pane.key == *key)
+            .unwrap();
+        self.app
+            .piece(index, Some(Piece::new(kind, body.to_vec())), self.now);
     }
 
     /// What the console sent to a session since the last call: typed bytes, then controls.
     fn sent(&mut self, id: &str) -> (Vec<u8>, Vec<Control>) {
         let mut typed = Vec::new();
         let mut controls = Vec::new();
-        for pane in &mut self.app.panes {
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            let _ = pane.poll(&mut context);
-        }
-        if let Some((_, end)) = self.ends.iter_mut().find(|(key, _)| key.id.as_str() == id) {
-            while let Ok(piece) = end.recv.try_recv() {
-                match piece.kind {
-                    PieceKind::Bytes => typed.extend_from_slice(&piece.body),
-                    _ => controls.push(serde_json::from_slice(&piece.body).unwrap()),
-                }
+        loop {
+            // The queue is short: what waits behind it follows when there is room.
+            for pane in &mut self.app.panes {
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                let _ = pane.poll(&mut context);
+            }
+            let end = self.ends.iter_mut().find(|(key, _)| key.id.as_str() == id);
+            let Some(piece) = end.and_then(|(_, end)| end.recv.try_recv().ok()) else {
+                break;
+            };
+            match piece.kind {
+                PieceKind::Bytes => typed.extend_from_slice(&piece.body),
+                _ => controls.push(serde_json::from_slice(&piece.body).unwrap()),
             }
         }
         (typed, controls)
@@ -220,7 +253,8 @@ impl Stage {
         }
         let damage = self.view.draw(&mut self.app, self.now);
         let mut out = Vec::new();
-        self.painter.frame(&self.view.buffer, self.view.caret, &damage, &mut out);
+        self.painter
+            .frame(&self.view.buffer, self.view.caret, &damage, &mut out);
         self.outer.process(&out);
         self.check_shown();
         self.outer.screen().contents()
@@ -232,14 +266,21 @@ impl Stage {
             for (x, cell) in self.view.buffer.row(y).iter().enumerate() {
                 let shown = screen.cell(y, x as u16).unwrap();
                 if cell.width > 0 {
-                    let text = if shown.has_contents() { shown.contents() } else { " " };
+                    let text = if shown.has_contents() {
+                        shown.contents()
+                    } else {
+                        " "
+                    };
                     assert_eq!(text, cell.glyph.as_str(), "at {x},{y}");
                 }
             }
         }
         assert_eq!(screen.hide_cursor(), !self.view.caret.visible);
         if self.view.caret.visible {
-            assert_eq!(screen.cursor_position(), (self.view.caret.y, self.view.caret.x));
+            assert_eq!(
+                screen.cursor_position(),
+                (self.view.caret.y, self.view.caret.x)
+            );
         }
     }
 
@@ -249,7 +290,10 @@ impl Stage {
 }
 
 fn here(id: &str) -> SessionKey {
-    SessionKey { place: 0, id: TerminalId::parse(id).unwrap() }
+    SessionKey {
+        place: 0,
+        id: TerminalId::parse(id).unwrap(),
+    }
 }
 
 #[test]
@@ -257,7 +301,16 @@ fn the_session_that_waits_gets_the_first_focus_and_the_list_shows_all() {
     let mut stage = Stage::usual(120, 40);
     assert_eq!(stage.focused(), "bbbb");
     let text = stage.shown();
-    for wanted in ["hello from bbbb", "build", "agent", "far", "here", "tower", "working 1m", "claude"] {
+    for wanted in [
+        "hello from bbbb",
+        "build",
+        "agent",
+        "far",
+        "here",
+        "tower",
+        "working 1m",
+        "claude",
+    ] {
         assert!(text.contains(wanted), "{wanted}:\n{text}");
     }
 }
@@ -266,7 +319,10 @@ fn the_session_that_waits_gets_the_first_focus_and_the_list_shows_all() {
 fn a_small_terminal_shows_the_session_and_one_line() {
     let mut stage = Stage::usual(40, 10);
     let text = stage.shown();
-    assert!(text.contains("hello from bbbb") && text.contains("agent"), "{text}");
+    assert!(
+        text.contains("hello from bbbb") && text.contains("agent"),
+        "{text}"
+    );
     assert!(!text.contains("tower"), "no sidebar: {text}");
 }
 
@@ -275,20 +331,36 @@ fn marks_lists_and_ends_never_move_the_focus() {
     let mut stage = Stage::usual(120, 40);
     stage.command(Command::Number(2));
     let before = stage.focused().to_owned();
-    stage.list(0, vec![
-        session("aaaa", "build", "", State::Waiting),
-        session("bbbb", "agent", "", State::Waiting),
-        session("dddd", "new", "", State::Error),
-    ]);
+    stage.list(
+        0,
+        vec![
+            session("aaaa", "build", "", State::Waiting),
+            session("bbbb", "agent", "", State::Waiting),
+            session("dddd", "new", "", State::Error),
+        ],
+    );
     assert_eq!(stage.focused(), before);
     stage.list(0, vec![session("dddd", "new", "", State::Waiting)]);
-    assert_eq!(stage.focused(), before, "its session is gone, its screen stays");
+    assert_eq!(
+        stage.focused(),
+        before,
+        "its session is gone, its screen stays"
+    );
     let key = stage.app.pane().unwrap().key.clone();
-    stage.control(&key, &Control::Exit { exit_code: Some(3), exit_signal: None });
+    stage.control(
+        &key,
+        &Control::Exit {
+            exit_code: Some(3),
+            exit_signal: None,
+        },
+    );
     stage.run();
     assert_eq!(stage.focused(), before);
     let text = stage.shown();
-    assert!(text.contains("ended with 3") && text.contains("1 new"), "{text}");
+    assert!(
+        text.contains("ended with 3") && text.contains("1 new"),
+        "{text}"
+    );
     assert!(text.contains(&format!("hello from {before}")), "{text}");
     stage.press(KeyCode::Enter, KeyModifiers::NONE);
     assert_eq!(stage.focused(), "dddd", "a person chose it");
@@ -297,7 +369,10 @@ fn marks_lists_and_ends_never_move_the_focus() {
 #[test]
 fn keys_reach_the_focused_program_and_nobody_else() {
     let mut stage = Stage::usual(120, 40);
-    let far = SessionKey { place: 1, id: TerminalId::parse("cccc").unwrap() };
+    let far = SessionKey {
+        place: 1,
+        id: TerminalId::parse("cccc").unwrap(),
+    };
     stage.app.split(&far, stage.now);
     stage.run();
     stage.sent("bbbb");
@@ -307,7 +382,41 @@ fn keys_reach_the_focused_program_and_nobody_else() {
     assert_eq!(stage.sent("bbbb").0, b"ls\x02");
     assert_eq!(stage.sent("cccc"), (Vec::new(), Vec::new()));
     let text = stage.shown();
-    assert!(text.contains("hello from bbbb") && text.contains("hello from cccc"), "{text}");
+    assert!(
+        text.contains("hello from bbbb") && text.contains("hello from cccc"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_typed_while_a_session_is_being_attached_reaches_it() {
+    let mut stage = Stage::usual(80, 24);
+    stage.app.focus(&here("aaaa"), stage.now);
+    let attach = stage.app.effects.drain(..).find_map(|effect| match effect {
+        Effect::Attach {
+            key,
+            attempt,
+            params,
+        } => Some((key, attempt, params)),
+        _ => None,
+    });
+    let (key, attempt, params) = attach.unwrap();
+    stage.type_text("early");
+    stage.attach(key, attempt, &params);
+    let (typed, controls) = stage.sent("aaaa");
+    assert_eq!(typed, b"early");
+    assert_eq!(controls[0], Control::Generation { generation: 0 });
+    stage.app.focus(&here("bbbb"), stage.now);
+    stage.app.effects.clear();
+    stage.type_text("lost");
+    let failed = Attached {
+        key: here("bbbb"),
+        attempt: stage.app.pane().unwrap().attempt,
+        answer: Err(Fault::new(Code::Internal, "gone")),
+    };
+    let failed = Happened::Attached(Box::new(failed));
+    stage.app.happened(failed, stage.now);
+    assert!(stage.shown().contains("what was typed is not sent"));
 }
 
 #[test]
@@ -357,9 +466,15 @@ fn a_lost_stream_is_shown_and_tried_again_from_where_it_was() {
     stage.piece(&key, PieceKind::Bytes, b"0123456789");
     let index = stage.app.focused;
     stage.app.piece(index, None, stage.now);
-    assert!(matches!(stage.app.pane().unwrap().status, Status::Lost { .. }));
+    assert!(matches!(
+        stage.app.pane().unwrap().status,
+        Status::Lost { .. }
+    ));
     let text = stage.shown();
-    assert!(text.contains("lost") && text.contains("0123456789"), "{text}");
+    assert!(
+        text.contains("lost") && text.contains("0123456789"),
+        "{text}"
+    );
     stage.type_text("x");
     assert!(stage.shown().contains("not connected"));
     stage.now += Duration::from_secs(1);
@@ -377,7 +492,9 @@ fn a_lost_stream_is_shown_and_tried_again_from_where_it_was() {
 fn a_lost_server_is_shown_while_local_sessions_stay_usable() {
     let mut stage = Stage::usual(120, 40);
     let fault = Fault::new(Code::Internal, "no route to host");
-    stage.app.happened(Happened::Listed(1, Err(fault)), stage.now);
+    stage
+        .app
+        .happened(Happened::Listed(1, Err(fault)), stage.now);
     let text = stage.shown();
     assert!(text.contains("lost") && text.contains("far"), "{text}");
     stage.sent("bbbb");
@@ -397,13 +514,19 @@ fn typing_is_refused_while_another_console_types_alone() {
     };
     stage.control(&key, &Control::Lease { lease });
     let (_, controls) = stage.sent("bbbb");
-    assert!(controls.contains(&Control::Generation { generation: 4 }), "{controls:?}");
+    assert!(
+        controls.contains(&Control::Generation { generation: 4 }),
+        "{controls:?}"
+    );
     stage.type_text("x");
     assert_eq!(stage.sent("bbbb").0, b"");
     assert!(stage.shown().contains("another console types alone"));
     stage.prefix('T');
     assert_eq!(stage.sent("bbbb").1, [Control::Take { takeover: true }]);
-    let typing = Control::Typing { console_id: ConsoleId::parse("o").unwrap(), label: "bob\x1b[2J".into() };
+    let typing = Control::Typing {
+        console_id: ConsoleId::parse("o").unwrap(),
+        label: "bob\x1b[2J".into(),
+    };
     stage.control(&key, &typing);
     stage.now += Duration::from_secs(5);
     stage.app.tick(stage.now);
@@ -423,7 +546,10 @@ fn kill_asks_first_and_names_what_runs() {
     stage.prefix('x');
     stage.press(KeyCode::Char('y'), KeyModifiers::NONE);
     let (method, params) = stage.calls.last().unwrap();
-    assert_eq!((*method, params["id"].as_str()), ("session.kill", Some("bbbb")));
+    assert_eq!(
+        (*method, params["id"].as_str()),
+        ("session.kill", Some("bbbb"))
+    );
 }
 
 #[test]
@@ -435,19 +561,28 @@ fn a_new_session_starts_beside_the_focused_one() {
     stage.press(KeyCode::Enter, KeyModifiers::NONE);
     let (method, params) = stage.calls.last().unwrap();
     assert_eq!(*method, "session.create");
-    assert_eq!(params["command"], serde_json::json!(["claude", "--resume", "a b"]));
+    assert_eq!(
+        params["command"],
+        serde_json::json!(["claude", "--resume", "a b"])
+    );
 }
 
 #[test]
 fn the_wanted_session_gets_the_focus_or_the_console_says_that_there_is_none() {
     for (wanted, expected) in [("build", "aaaa"), ("aa", "aaaa"), ("cccc", "cccc")] {
-        let start = Start { focus: Some(wanted.into()), ..Start::default() };
+        let start = Start {
+            focus: Some(wanted.into()),
+            ..Start::default()
+        };
         let mut stage = Stage::new(80, 24, start);
         stage.list(0, vec![session("aaaa", "build", "", State::Idle)]);
         stage.list(1, vec![session("cccc", "far", "m1", State::Waiting)]);
         assert_eq!(stage.focused(), expected);
     }
-    let start = Start { focus: Some("nope".into()), ..Start::default() };
+    let start = Start {
+        focus: Some("nope".into()),
+        ..Start::default()
+    };
     let mut stage = Stage::new(80, 24, start);
     stage.list(0, vec![session("aaaa", "build", "", State::Idle)]);
     assert_eq!(stage.left, None, "the server was not heard yet");
@@ -460,21 +595,31 @@ fn the_mouse_is_the_programs_if_it_asked_and_selects_otherwise() {
     let mut stage = Stage::usual(80, 24);
     let key = here("bbbb");
     let area = stage.app.focused_area();
-    let event = |kind, column| Event::Mouse(MouseEvent {
-        kind,
-        column: area.x + column,
-        row: area.y,
-        modifiers: KeyModifiers::NONE,
-    });
+    let event = |kind, column| {
+        Event::Mouse(MouseEvent {
+            kind,
+            column: area.x + column,
+            row: area.y,
+            modifiers: KeyModifiers::NONE,
+        })
+    };
     let left = MouseButton::Left;
-    stage.app.input(event(MouseEventKind::Down(left), 0), stage.now);
-    stage.app.input(event(MouseEventKind::Drag(left), 4), stage.now);
+    stage
+        .app
+        .input(event(MouseEventKind::Down(left), 0), stage.now);
+    stage
+        .app
+        .input(event(MouseEventKind::Drag(left), 4), stage.now);
     stage.shown();
-    stage.app.input(event(MouseEventKind::Up(left), 4), stage.now);
+    stage
+        .app
+        .input(event(MouseEventKind::Up(left), 4), stage.now);
     assert_eq!(stage.app.copied, "hello");
     stage.piece(&key, PieceKind::Bytes, b"\x1b[?1000h\x1b[?1006h");
     stage.sent("bbbb");
-    stage.app.input(event(MouseEventKind::Down(left), 3), stage.now);
+    stage
+        .app
+        .input(event(MouseEventKind::Down(left), 3), stage.now);
     assert_eq!(stage.sent("bbbb").0, b"\x1b[<0;4;1M");
     stage.app.input(Event::Paste("a\nb".into()), stage.now);
     assert_eq!(stage.sent("bbbb").0, b"a\rb");
@@ -494,14 +639,35 @@ fn hostile_names_cannot_draw_outside_of_their_line() {
 
 #[test]
 fn every_command_at_every_size_draws_without_a_fault() {
-    let commands: Vec<Command> = Stage::usual(80, 24).app.keymap.rows().iter().map(|row| row.command).collect();
-    for (cols, rows) in [(1, 1), (2, 2), (5, 3), (12, 4), (20, 5), (40, 10), (60, 20), (80, 24), (200, 60)] {
+    let commands: Vec<Command> = Stage::usual(80, 24)
+        .app
+        .keymap
+        .rows()
+        .iter()
+        .map(|row| row.command)
+        .collect();
+    for (cols, rows) in [
+        (1, 1),
+        (2, 2),
+        (5, 3),
+        (12, 4),
+        (20, 5),
+        (40, 10),
+        (60, 20),
+        (80, 24),
+        (200, 60),
+    ] {
         let mut stage = Stage::usual(cols, rows);
         stage.shown();
         for command in &commands {
             stage.command(*command);
             stage.shown();
-            for code in [KeyCode::Down, KeyCode::Char('a'), KeyCode::Tab, KeyCode::PageDown] {
+            for code in [
+                KeyCode::Down,
+                KeyCode::Char('a'),
+                KeyCode::Tab,
+                KeyCode::PageDown,
+            ] {
                 stage.press(code, KeyModifiers::NONE);
                 stage.shown();
             }
@@ -524,7 +690,9 @@ fn an_echo_repaints_its_row_alone() {
     let damage = stage.view.draw(&mut stage.app, stage.now);
     assert_eq!(damage, Damage::Rows(vec![1]));
     let mut out = Vec::new();
-    stage.painter.frame(&stage.view.buffer, stage.view.caret, &damage, &mut out);
+    stage
+        .painter
+        .frame(&stage.view.buffer, stage.view.caret, &damage, &mut out);
     assert!(out.len() < 40, "{:?}", String::from_utf8_lossy(&out));
 }
 

@@ -189,11 +189,7 @@ struct SideLine {
 }
 
 fn side_lines(app: &App, rows: &[Row], cols: usize, height: u16, now: Instant) -> Vec<SideLine> {
-    let sessions = rows
-        .iter()
-        .filter(|row| matches!(row, Row::Session(_)))
-        .count();
-    let two = sessions * 2 + (rows.len() - sessions) <= usize::from(height);
+    let two = rows.len() * 2 <= usize::from(height);
     let own = app.pane().map(|pane| &pane.key);
     let mut lines = Vec::new();
     for (index, row) in rows.iter().enumerate() {
@@ -203,7 +199,13 @@ fn side_lines(app: &App, rows: &[Row], cols: usize, height: u16, now: Instant) -
                 name,
                 standing,
                 count,
-            } => add(machine_line(name, standing, *count, cols)),
+            } => {
+                add(machine_line(name, standing, *count, cols));
+                if let (Standing::Lost(why), true) = (standing, two) {
+                    let why = fit(why, cols.saturating_sub(2));
+                    add(Text::from(format!("  {why}")).dim());
+                }
+            }
             Row::Session(entry) => {
                 let focused = own == Some(&entry.key);
                 let chosen = app.mode == Mode::Choose(entry.number - 1);

@@ -149,7 +149,9 @@ fn lease(pane: &Pane) -> Option<(String, Ink)> {
 
 fn latency_text(latency: Duration) -> String {
     let us = latency.as_micros();
-    if us < 10_000 {
+    if us < 100 {
+        "<0.1 ms".into()
+    } else if us < 10_000 {
         format!("{}.{} ms", us / 1_000, us % 1_000 / 100)
     } else {
         format!("{} ms", us / 1_000)
@@ -162,6 +164,7 @@ mod tests {
 
     #[test]
     fn latency_has_a_decimal_only_while_it_is_small() {
+        assert_eq!(latency_text(Duration::from_micros(35)), "<0.1 ms");
         assert_eq!(latency_text(Duration::from_micros(350)), "0.3 ms");
         assert_eq!(latency_text(Duration::from_millis(45)), "45 ms");
     }

@@ -381,21 +381,6 @@ fn binding(command: &str, text: &str) -> Result<(bool, Chord), KeymapError> {
     Ok((after, chord))
 }
 
-/// The reference table of the default keys, in Markdown.
-pub fn reference() -> String {
-    use fmt::Write;
-    let mut text = String::from("| Command | Keys | What it does |\n|---|---|---|\n");
-    let config = ConsoleConfig::default();
-    for (name, doc, keys) in config.keys.rows() {
-        let keys: Vec<String> = keys
-            .iter()
-            .map(|key| format!("`{}`", key.replace('|', "\\|")))
-            .collect();
-        let _ = writeln!(text, "| `{name}` | {} | {doc} |", keys.join(", "));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -415,7 +400,6 @@ mod tests {
             map.alone.is_empty(),
             "programs get every key but the prefix"
         );
-        assert_eq!(reference().lines().count(), map.rows().len() + 2);
     }
 
     #[test]

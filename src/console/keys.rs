@@ -179,9 +179,8 @@ fn legacy(event: &KeyEvent, modes: KeyModes, out: &mut Vec<u8>) {
             if matches!(code, KeyCode::F(21..=24)) {
                 modifiers |= KeyModifiers::SHIFT;
             }
-            match form(code, modes) {
-                Some(form) => write_form(&form, parameter(modifiers), out),
-                None => {}
+            if let Some(form) = form(code, modes) {
+                write_form(&form, parameter(modifiers), out);
             }
         }
     }

@@ -29,6 +29,8 @@ pub struct Asked {
 pub struct Mirror {
     grid: Grid,
     effects: Vec<Effect>,
+    /// Whether the colours of the whole screen were swapped when damage was last taken.
+    reversed: bool,
 }
 
 impl Mirror {
@@ -40,6 +42,7 @@ impl Mirror {
         Self {
             grid: Grid::new(Size { cols, rows }.clamped(), options),
             effects: Vec::new(),
+            reversed: false,
         }
     }
 
@@ -66,10 +69,6 @@ impl Mirror {
 
     pub fn resize(&mut self, cols: u16, rows: u16) {
         shielded(|| self.grid.resize(Size { cols, rows }.clamped()));
-    }
-
-    pub fn title(&self) -> Option<&str> {
-        self.grid.title()
     }
 
     pub fn is_synchronized(&self) -> bool {
@@ -130,7 +129,12 @@ impl Mirror {
 
     /// What changed since the last call.
     pub fn take_damage(&mut self) -> Damage {
-        Damage::Rows(self.grid.take_damage().rows)
+        let rows = self.grid.take_damage().rows;
+        let reversed = self.grid.modes().reverse_screen;
+        if std::mem::replace(&mut self.reversed, reversed) != reversed {
+            return Damage::All;
+        }
+        Damage::Rows(rows)
     }
 
     /// Copies rows of the part of the mirror that starts at `from` into `area` of a screen.
@@ -195,11 +199,6 @@ impl Mirror {
         }
         text.truncate(text.trim_end().len());
         text
-    }
-
-    /// Whether a row's text runs on in the next one.
-    pub fn is_wrapped(&self, row: u16) -> bool {
-        row < self.size().1 && self.grid.row(row).wrapped()
     }
 }
 

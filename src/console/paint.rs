@@ -60,18 +60,14 @@ impl Painter {
         let start = out.len();
         out.extend_from_slice(b"\x1b[?2026h");
         let opened = out.len();
-        let hidden_first = self.caret.visible && self.caret != caret;
         if self.fresh {
             out.extend_from_slice(b"\x1b[?25l\x1b]8;;\x1b\\\x1b[0m\x1b[H\x1b[2J\x1b[0 q");
             self.at = Some((0, 0));
+            self.caret.visible = false;
             self.fresh = false;
         }
-        match damage {
-            Damage::All => (0..next.rows()).for_each(|y| self.row(next, y, out)),
-            Damage::Rows(rows) => rows.iter().for_each(|y| self.row(next, *y, out)),
-        }
-        let painted = out.len() > opened;
-        self.caret(caret, painted, hidden_first, out);
+        self.rows(next, damage, out);
+        self.caret(caret, out);
         if out.len() == opened {
             out.truncate(start);
         } else {
@@ -79,16 +75,33 @@ impl Painter {
         }
     }
 
-    fn caret(&mut self, caret: Caret, painted: bool, was_visible: bool, out: &mut Vec<u8>) {
+    fn rows(&mut self, next: &Buffer, damage: &Damage, out: &mut Vec<u8>) {
+        let start = out.len();
+        let shown = self.caret.visible;
+        let several = !matches!(damage, Damage::Rows(rows) if rows.len() < 2);
+        if shown && several {
+            // Terminals without DEC 2026 would show the cursor jumping over the screen.
+            out.extend_from_slice(b"\x1b[?25l");
+            self.caret.visible = false;
+        }
+        let opened = out.len();
+        match damage {
+            Damage::All => (0..next.rows()).for_each(|y| self.row(next, y, out)),
+            Damage::Rows(rows) => rows.iter().for_each(|y| self.row(next, *y, out)),
+        }
+        if out.len() == opened {
+            out.truncate(start);
+            self.caret.visible = shown;
+        }
+    }
+
+    fn caret(&mut self, caret: Caret, out: &mut Vec<u8>) {
         if caret.shape != self.caret.shape {
             let _ = write!(out, "\x1b[{} q", caret.shape);
         }
-        let moved = self.at != Some((caret.x, caret.y));
-        if (caret.visible || painted) && moved {
-            // A hidden cursor is placed too: input methods put their window there.
-            self.go(caret.x, caret.y, out);
-        }
-        if caret.visible != self.caret.visible || (was_visible && !caret.visible) {
+        // A hidden cursor is placed too: input methods put their window there.
+        self.go(caret.x, caret.y, out);
+        if caret.visible != self.caret.visible {
             out.extend_from_slice(if caret.visible {
                 b"\x1b[?25h"
             } else {

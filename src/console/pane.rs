@@ -126,6 +126,8 @@ pub struct Pane {
     /// The mirror holds something: a reconnect may go on from `offset`.
     filled: bool,
     sent_size: Option<(u16, u16)>,
+    /// Input waited for an attachment that failed.
+    dropped_input: bool,
     retry_ms: u64,
     synchronized_since: Option<Instant>,
 }
@@ -151,6 +153,7 @@ impl Pane {
             collecting: 0,
             filled: false,
             sent_size: None,
+            dropped_input: false,
             retry_ms: limits::CONSOLE_RETRY_MS_MIN,
             synchronized_since: None,
         }
@@ -194,9 +197,16 @@ impl Pane {
                 self.retry_ms = limits::CONSOLE_RETRY_MS_MIN;
                 self.console_id = Some(reply.console_id);
                 self.sent_size = None;
+                // What was typed meanwhile goes after the word that the lease was seen.
+                let typed = std::mem::take(&mut self.outbox);
+                self.outbox_len = 0;
                 self.seen(reply.lease);
+                typed.into_iter().for_each(|piece| self.push(piece));
             }
-            Err(fault) => self.refused(&fault, Instant::now()),
+            Err(fault) => {
+                self.dropped_input = !self.outbox.is_empty();
+                self.refused(&fault, Instant::now());
+            }
         }
         true
     }
@@ -435,7 +445,7 @@ impl Pane {
         if self.mode == AttachMode::Observe {
             return Err(NotTyped::Observing);
         }
-        if self.status != Status::Live {
+        if !matches!(self.status, Status::Live | Status::Connecting) {
             return Err(NotTyped::NotAttached);
         }
         if self.held_by_other() {
@@ -444,8 +454,13 @@ impl Pane {
         if self.outbox_len + bytes.len() > limits::CONSOLE_INPUT_QUEUED_MAX {
             return Err(NotTyped::Full);
         }
+        let piece = Piece::new(PieceKind::Bytes, bytes);
+        if self.status == Status::Connecting {
+            self.queue(piece);
+            return Ok(());
+        }
         self.asked_at.get_or_insert(now);
-        self.push(Piece::new(PieceKind::Bytes, bytes));
+        self.push(piece);
         Ok(())
     }
 
@@ -495,6 +510,11 @@ impl Pane {
                 offset: None,
             });
         }
+    }
+
+    /// Whether typed text was lost with an attachment that failed; told once.
+    pub fn take_dropped_input(&mut self) -> bool {
+        std::mem::take(&mut self.dropped_input)
     }
 
     /// The next call of `want_size` sends again.

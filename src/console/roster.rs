@@ -69,13 +69,23 @@ pub struct Entry {
     pub title: String,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Roster {
     pub places: Vec<PlaceState>,
     pub filter: String,
+    /// A steady instant and the wall clock's milliseconds then.
+    pub epoch: (Instant, i64),
 }
 
 impl Roster {
+    /// Milliseconds since the Unix epoch, by the wall clock at the start and the steady one since.
+    pub fn wall(&self, now: Instant) -> i64 {
+        let since = now.saturating_duration_since(self.epoch.0).as_millis();
+        self.epoch
+            .1
+            .saturating_add(i64::try_from(since).unwrap_or(i64::MAX))
+    }
+
     pub fn took(&mut self, place: usize, list: SessionList, now: Instant) {
         if let Some(place) = self.places.get_mut(place) {
             place.sessions = list.sessions;
@@ -202,7 +212,12 @@ impl Roster {
                     (_, false) => {
                         Standing::Lost(clean(machine.error.as_deref().unwrap_or("not connected")))
                     }
-                    (own, true) => own.clone(),
+                    (own, true) => match machine.fetched_at {
+                        Some(at) if self.wall(now) - at.0.0 > STALE_S as i64 * 1_000 => {
+                            Standing::Old(((self.wall(now) - at.0.0) / 1_000) as u64)
+                        }
+                        _ => own.clone(),
+                    },
                 };
                 (machine.name.clone(), clean(shown), standing)
             })

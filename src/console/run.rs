@@ -22,7 +22,7 @@ use crate::wire::stream::Piece;
 use crate::wire::{Code, Fault, Method};
 
 use super::Options;
-use super::app::{App, Effect, Happened, Left, Start};
+use super::app::{App, Attached, Effect, Happened, Left, Start};
 use super::backend::{Backend, Place};
 use super::input::Reader;
 use super::outer::{self, Outer};
@@ -314,11 +314,11 @@ impl Console {
                     };
                     let answer = backend.attach(params);
                     self.spawn(async move {
-                        Happened::Attached {
+                        Happened::Attached(Box::new(Attached {
                             key,
                             attempt,
                             answer: answer.await,
-                        }
+                        }))
                     });
                 }
                 Effect::Copy(text) => self.pending.extend(outer::copy_sequence(&text)),

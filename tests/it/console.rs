@@ -32,6 +32,7 @@ fn the_console_process_of_these_tests() {
             mode: Default::default(),
             exclusive: false,
             takeover: false,
+            full_screen: false,
             label: "test".into(),
             location: Default::default(),
             config: Default::default(),
@@ -56,8 +57,16 @@ fn places() -> Vec<Place> {
         b"X" => vec![Act::Exit(0)],
         _ => echo()(bytes),
     });
-    local.add(record("1111", "first", "bash", State::Idle, now), b"ready$ ", program);
-    local.add(record("panic", "second", "claude", State::Waiting, now), b"", echo());
+    local.add(
+        record("1111", "first", "bash", State::Idle, now),
+        b"ready$ ",
+        program,
+    );
+    local.add(
+        record("panic", "second", "claude", State::Waiting, now),
+        b"",
+        echo(),
+    );
     let machines = vec![MachineStatus {
         name: "m1".into(),
         hostname: Some("tower".into()),
@@ -70,8 +79,16 @@ fn places() -> Vec<Place> {
     far.machine = "m1".into();
     server.add(far, b"far away$ ", echo());
     vec![
-        Place { name: "here".into(), local: true, backend: Arc::new(local) },
-        Place { name: "server".into(), local: false, backend: Arc::new(server) },
+        Place {
+            name: "here".into(),
+            local: true,
+            backend: Arc::new(local),
+        },
+        Place {
+            name: "server".into(),
+            local: false,
+            backend: Arc::new(server),
+        },
     ]
 }
 
@@ -104,11 +121,20 @@ fn settings(master: &dyn MasterPty) -> Settings {
 
 impl Terminal {
     fn open(cols: u16, rows: u16) -> Self {
-        let size = PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
+        let size = PtySize {
+            rows,
+            cols,
+            pixel_width: 0,
+            pixel_height: 0,
+        };
         let pair = native_pty_system().openpty(size).unwrap();
         let before = settings(&*pair.master);
         let mut command = CommandBuilder::new(std::env::current_exe().unwrap());
-        command.args(["the_console_process_of_these_tests", "--nocapture", "--test-threads=1"]);
+        command.args([
+            "the_console_process_of_these_tests",
+            "--nocapture",
+            "--test-threads=1",
+        ]);
         command.env(CHILD, "1");
         command.env("TERM", "xterm-256color");
         command.env("RUST_BACKTRACE", "0");
@@ -147,7 +173,9 @@ impl Terminal {
 
     /// Reads until the screen shows a text.
     fn wait_for(&mut self, text: &str) {
-        self.wait_until(text, |terminal| terminal.screen.screen().contents().contains(text));
+        self.wait_until(text, |terminal| {
+            terminal.screen.screen().contents().contains(text)
+        });
     }
 
     fn wait_until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
@@ -183,7 +211,11 @@ impl Terminal {
         assert!(!screen.hide_cursor());
         assert!(!screen.bracketed_paste());
         assert_eq!(screen.mouse_protocol_mode(), vt100::MouseProtocolMode::None);
-        let times = self.bytes.windows(LEAVE.len()).filter(|part| *part == LEAVE).count();
+        let times = self
+            .bytes
+            .windows(LEAVE.len())
+            .filter(|part| *part == LEAVE)
+            .count();
         assert_eq!(times, 1, "the terminal is given back once");
         assert_eq!(settings(self.master.as_deref().unwrap()), self.before);
     }
@@ -248,7 +280,7 @@ fn sessions_are_switched_lost_and_found_by_keys() {
     });
     terminal.type_bytes(b"again");
     terminal.wait_for("again");
-    terminal.type_bytes(b"\x1cN");
+    terminal.type_bytes(b"\x1cn");
     terminal.wait_for("far away$");
     terminal.type_bytes(b"\x1cl");
     terminal.wait_for("again");
@@ -261,7 +293,12 @@ fn sessions_are_switched_lost_and_found_by_keys() {
 #[test]
 fn a_new_size_is_taken_at_once() {
     let mut terminal = Terminal::open(100, 30);
-    let size = PtySize { rows: 10, cols: 40, pixel_width: 0, pixel_height: 0 };
+    let size = PtySize {
+        rows: 10,
+        cols: 40,
+        pixel_width: 0,
+        pixel_height: 0,
+    };
     terminal.master.as_ref().unwrap().resize(size).unwrap();
     terminal.screen.screen_mut().set_size(10, 40);
     terminal.type_bytes(b"small");
@@ -283,7 +320,11 @@ fn a_flood_writes_little_and_ends_on_its_last_line() {
     // About sixty frames a second, each at most a screen with its colours.
     let frames = began.elapsed().as_millis() as usize / 16 + 8;
     let written = terminal.bytes.len() - before;
-    assert!(written < frames * 8 * 1024, "{written} bytes in {:?}", began.elapsed());
+    assert!(
+        written < frames * 8 * 1024,
+        "{written} bytes in {:?}",
+        began.elapsed()
+    );
     terminal.type_bytes(b"\x1cd");
     terminal.assert_restored(&said(Left::Detached));
 }

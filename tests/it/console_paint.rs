@@ -1,6 +1,7 @@
 //! What a console paints, read by an emulator that is not ours, shows what the owner's grid shows.
 
 use proptest::prelude::*;
+use wingman::base::limits::CONSOLE_MIRROR_LINES;
 use wingman::console::cell::{Area, Buffer};
 use wingman::console::mirror::Mirror;
 use wingman::console::paint::{Damage, Painter};
@@ -23,13 +24,30 @@ enum Step {
 fn token() -> impl Strategy<Value = Vec<u8>> {
     let fixed = |text: &'static str| Just(text.as_bytes().to_vec()).boxed();
     let text = proptest::sample::select(vec![
-        "a", "hello world", "漢字", "é", "e\u{301}", "─┐█", "한글", "Ж", "ｗｉｄｅ", "   ", "x漢",
+        "a",
+        "hello world",
+        "漢字",
+        "é",
+        "e\u{301}",
+        "─┐█",
+        "한글",
+        "Ж",
+        "ｗｉｄｅ",
+        "   ",
+        "x漢",
     ]);
     let sgr = proptest::collection::vec(
         prop_oneof![
-            Just("0".to_owned()), Just("1".to_owned()), Just("3".to_owned()), Just("4".to_owned()),
-            Just("7".to_owned()), Just("22".to_owned()), Just("24".to_owned()), Just("27".to_owned()),
-            (30..38u8).prop_map(|n| n.to_string()), (100..108u8).prop_map(|n| n.to_string()),
+            Just("0".to_owned()),
+            Just("1".to_owned()),
+            Just("3".to_owned()),
+            Just("4".to_owned()),
+            Just("7".to_owned()),
+            Just("22".to_owned()),
+            Just("24".to_owned()),
+            Just("27".to_owned()),
+            (30..38u8).prop_map(|n| n.to_string()),
+            (100..108u8).prop_map(|n| n.to_string()),
             any::<u8>().prop_map(|n| format!("38;5;{n}")),
             any::<[u8; 3]>().prop_map(|[r, g, b]| format!("48;2;{r};{g};{b}")),
         ],
@@ -67,6 +85,7 @@ struct Stage {
     buffer: Buffer,
     outer: vt100::Parser,
     all: bool,
+    from_snapshot: bool,
 }
 
 impl Stage {
@@ -79,13 +98,16 @@ impl Stage {
             buffer: Buffer::new(cols, rows),
             outer: vt100::Parser::new(rows, cols, 0),
             all: true,
+            from_snapshot: false,
         }
     }
 
-    fn from_snapshot(&mut self) {
+    fn take_snapshot(&mut self) {
+        self.from_snapshot = true;
         let size = self.owner.size();
         self.mirror = Mirror::new(size.cols, size.rows);
-        self.mirror.feed(&self.owner.snapshot(Scrollback::None));
+        self.mirror
+            .feed(&self.owner.snapshot(Scrollback::Last(CONSOLE_MIRROR_LINES)));
         self.all = true;
     }
 
@@ -100,23 +122,32 @@ impl Stage {
                 self.mirror.feed(&bytes[cut..]);
             }
             Step::Resize(cols, rows) => {
-                self.owner.resize(Size { cols: *cols, rows: *rows });
+                self.owner.resize(Size {
+                    cols: *cols,
+                    rows: *rows,
+                });
                 self.mirror.resize(*cols, *rows);
+                if self.from_snapshot {
+                    // Wraps that a snapshot does not tell apart may reflow otherwise: after a new size
+                    // the owner's screen stands for it.
+                    self.take_snapshot();
+                }
                 self.painter.forget(*cols, *rows);
                 self.buffer = Buffer::new(*cols, *rows);
                 self.outer.screen_mut().set_size(*rows, *cols);
                 self.all = true;
             }
             Step::Attach => {
-                self.from_snapshot();
+                self.take_snapshot();
                 self.painter = Painter::new(size.cols, size.rows);
-                self.outer.process(b"\x1b[31mrubbish\x1b[5;5H\x1b[?25lof before");
+                self.outer
+                    .process(b"\x1b[31mrubbish\x1b[5;5H\x1b[?25lof before");
             }
             Step::Redraw => {
                 self.painter.forget(size.cols, size.rows);
                 self.all = true;
             }
-            Step::Screen => self.from_snapshot(),
+            Step::Screen => self.take_snapshot(),
             Step::Paint => self.paint(),
         }
     }
@@ -129,7 +160,8 @@ impl Stage {
         let area = Area::new(0, 0, self.buffer.cols(), self.buffer.rows());
         self.mirror.copy((0, 0), area, &damage, &mut self.buffer);
         let mut out = Vec::new();
-        self.painter.frame(&self.buffer, self.mirror.caret(), &damage, &mut out);
+        self.painter
+            .frame(&self.buffer, self.mirror.caret(), &damage, &mut out);
         self.outer.process(&out);
     }
 
@@ -147,7 +179,11 @@ impl Stage {
         }
         let cursor = self.owner.cursor();
         assert_eq!(screen.hide_cursor(), !cursor.visible, "cursor");
-        assert_eq!(screen.cursor_position(), (cursor.row, cursor.column), "cursor");
+        assert_eq!(
+            screen.cursor_position(),
+            (cursor.row, cursor.column),
+            "cursor"
+        );
     }
 
     fn check_cell(
@@ -159,7 +195,11 @@ impl Stage {
     ) {
         let mut text = String::new();
         cell.push_to(&mut text);
-        let seen = if shown.has_contents() { shown.contents() } else { " " };
+        let seen = if shown.has_contents() {
+            shown.contents()
+        } else {
+            " "
+        };
         assert_eq!(seen, text, "text at {x},{y}");
         let style = cell.style();
         let inverse = style.inverse != self.owner.modes().reverse_screen;
@@ -216,7 +256,9 @@ fn a_flood_of_lines_paints_no_more_than_its_frames() {
         let area = Area::new(0, 0, 120, 40);
         stage.mirror.copy((0, 0), area, &damage, &mut stage.buffer);
         let mut out = Vec::new();
-        stage.painter.frame(&stage.buffer, stage.mirror.caret(), &damage, &mut out);
+        stage
+            .painter
+            .frame(&stage.buffer, stage.mirror.caret(), &damage, &mut out);
         written += out.len();
     }
     assert!(written <= 2 * 1024 * 1024, "{written} bytes");

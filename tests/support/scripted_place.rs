@@ -12,7 +12,10 @@ use wingman::base::{EpochMillis, Timestamp};
 use wingman::console::backend::{Answer, Backend};
 use wingman::terminal::grid::{Effect, Grid, Options, Role, Scrollback, Size};
 use wingman::wire::messages::attention::{Attention, State};
-use wingman::wire::messages::sessions::*;
+use wingman::wire::messages::sessions::{
+    AttachMode, AttachParams, AttachReply, Control, Lease, MachineStatus, ReadReply, SearchMatch,
+    SearchReply, Session,
+};
 use wingman::wire::stream::{Piece, PieceKind, StreamEnd};
 use wingman::wire::{Code, Fault};
 
@@ -114,7 +117,9 @@ impl ScriptedPlace {
         };
         for act in program(bytes) {
             let mut sessions = self.lock();
-            let Some(hosted) = sessions.get_mut(id) else { return };
+            let Some(hosted) = sessions.get_mut(id) else {
+                return;
+            };
             match act {
                 Act::Print(bytes) => hosted.print(&bytes),
                 Act::Break => hosted.consoles.clear(),
@@ -133,7 +138,9 @@ impl ScriptedPlace {
     }
 
     fn control(&self, id: &str, control: Control) {
-        if let (Some(hosted), Control::Resize { cols, rows, .. }) = (self.lock().get_mut(id), control) {
+        if let (Some(hosted), Control::Resize { cols, rows, .. }) =
+            (self.lock().get_mut(id), control)
+        {
             hosted.grid.resize(Size { cols, rows });
             let offset = Some(hosted.offset);
             hosted.tell(&Control::Resize { cols, rows, offset });
@@ -144,7 +151,10 @@ impl ScriptedPlace {
     fn open(&self, params: &AttachParams) -> Result<(AttachReply, StreamEnd), Fault> {
         let mut sessions = self.lock();
         let Some(hosted) = sessions.get_mut(&params.session_id) else {
-            return Err(Fault::new(Code::SessionNotFound, "there is no such session"));
+            return Err(Fault::new(
+                Code::SessionNotFound,
+                "there is no such session",
+            ));
         };
         let (queue, mut outgoing) = mpsc::unbounded_channel();
         if params.mode == AttachMode::Control {
@@ -155,9 +165,15 @@ impl ScriptedPlace {
         }
         let size = hosted.grid.size();
         let known = params.since == Some(hosted.offset);
-        let snapshot = if known { Vec::new() } else { hosted.grid.snapshot(Scrollback::None) };
+        let snapshot = if known {
+            Vec::new()
+        } else {
+            hosted.grid.snapshot(Scrollback::None)
+        };
         let lease = Lease::default();
-        let control = |control: &Control| Piece::new(PieceKind::Control, serde_json::to_vec(control).unwrap());
+        let control = |control: &Control| {
+            Piece::new(PieceKind::Control, serde_json::to_vec(control).unwrap())
+        };
         let _ = queue.send(control(&Control::Attached {
             since: hosted.offset,
             truncated: !known && params.since.is_some(),
@@ -171,7 +187,10 @@ impl ScriptedPlace {
             let _ = queue.send(Piece::new(PieceKind::Snapshot, part.to_vec()));
         }
         if let Some(code) = hosted.session.exit_code {
-            let _ = queue.send(control(&Control::Exit { exit_code: Some(code), exit_signal: None }));
+            let _ = queue.send(control(&Control::Exit {
+                exit_code: Some(code),
+                exit_signal: None,
+            }));
         } else {
             hosted.consoles.push(queue);
         }
@@ -190,7 +209,9 @@ impl ScriptedPlace {
         tokio::spawn(async move {
             while let Some(piece) = recv.recv().await {
                 match piece.kind {
-                    PieceKind::Control => place.control(&id, serde_json::from_slice(&piece.body).unwrap()),
+                    PieceKind::Control => {
+                        place.control(&id, serde_json::from_slice(&piece.body).unwrap())
+                    }
                     _ => place.typed(&id, &piece.body),
                 }
             }
@@ -248,8 +269,11 @@ impl ScriptedPlace {
 impl Hosted {
     fn tell(&mut self, control: &Control) {
         let body = serde_json::to_vec(control).unwrap();
-        self.consoles
-            .retain(|console| console.send(Piece::new(PieceKind::Control, body.clone())).is_ok());
+        self.consoles.retain(|console| {
+            console
+                .send(Piece::new(PieceKind::Control, body.clone()))
+                .is_ok()
+        });
     }
 
     fn print(&mut self, bytes: &[u8]) {
@@ -259,20 +283,28 @@ impl Hosted {
         self.session.last_output_at = Some(Timestamp(EpochMillis::now()));
         for part in bytes.chunks(64 * 1024) {
             let piece = Piece::new(PieceKind::Bytes, part.to_vec());
-            self.consoles.retain(|console| console.send(piece.clone()).is_ok());
+            self.consoles
+                .retain(|console| console.send(piece.clone()).is_ok());
         }
     }
 
     fn lines(&self) -> Vec<String> {
-        let history = (0..self.grid.history_len())
-            .map(|index| self.grid.history_row(index).map(|row| row.view().text()).unwrap_or_default());
+        let history = (0..self.grid.history_len()).map(|index| {
+            self.grid
+                .history_row(index)
+                .map(|row| row.view().text())
+                .unwrap_or_default()
+        });
         let screen = (0..self.grid.size().rows).map(|row| self.grid.row(row).text());
         history.chain(screen).collect()
     }
 
     fn read(&self, params: &Value) -> ReadReply {
         let lines = self.lines();
-        let count = params["lines"].as_u64().unwrap_or(u64::MAX).min(lines.len() as u64) as usize;
+        let count = params["lines"]
+            .as_u64()
+            .unwrap_or(u64::MAX)
+            .min(lines.len() as u64) as usize;
         let from = match params["from"].as_u64() {
             Some(from) => (from as usize).min(lines.len()),
             None => lines.len() - count,
@@ -299,7 +331,12 @@ impl Hosted {
             })
         };
         SearchReply {
-            matches: self.lines().into_iter().enumerate().filter_map(found).collect(),
+            matches: self
+                .lines()
+                .into_iter()
+                .enumerate()
+                .filter_map(found)
+                .collect(),
             history: self.grid.history_len() as u64,
         }
     }
@@ -312,7 +349,10 @@ impl Backend for ScriptedPlace {
     }
 
     fn attach(&self, params: AttachParams) -> Answer<(AttachReply, StreamEnd)> {
-        assert_ne!(params.session_id, "panic", "this session makes the console panic");
+        assert_ne!(
+            params.session_id, "panic",
+            "this session makes the console panic"
+        );
         let place = self.clone();
         Box::pin(async move { place.open(&params) })
     }
