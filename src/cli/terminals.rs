@@ -543,6 +543,10 @@ pub(super) async fn wait(args: WaitArgs, globals: &Globals) -> Result<u8, Fault>
             output::report(&fault, globals.json);
             Ok(exit::FAILED)
         }
+        Err(fault) if fault.code_text() == Code::TimedOut.as_str() => {
+            output::report(&fault, globals.json);
+            Ok(exit::TIMED_OUT)
+        }
         Err(fault) => Err(fault),
     }
 }

@@ -92,7 +92,8 @@ impl Session {
             return Err(Fault::new(Code::TooManySessions, text));
         }
         if let Some(former) = seats.consoles.remove(console) {
-            former.outbox.close(Some(REPLACED));
+            let text = "another attachment took this console's place";
+            former.outbox.dismiss(REPLACED, text);
         }
         let mut change = seats.lease.attach(console.clone(), params.mode, cells);
         if params.exclusive {
@@ -397,7 +398,8 @@ impl Session {
             .filter(|(id, _)| console.is_none_or(|console| console == *id));
         let mut count = 0;
         for (_, seat) in wanted {
-            seat.outbox.close(Some(DETACHED));
+            seat.outbox
+                .dismiss(DETACHED, "somebody detached this console");
             count += 1;
         }
         count

@@ -32,6 +32,17 @@ pub(super) fn run(session: &Arc<Session>, mut reader: Reader) {
     }
 }
 
+/// Takes in what the holder has had for a former agent, up to an offset.
+pub(super) fn catch_up(session: &Arc<Session>, reader: &mut Reader, end: u64) {
+    while lock(&session.screen).next.offset < end {
+        match reader.next() {
+            Ok(Some(frame)) => take(session, frame),
+            // The thread finds the same and says it.
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
 fn take(session: &Arc<Session>, frame: FromHolder<'_>) {
     match frame {
         FromHolder::Output { offset, bytes } => session.output(offset, bytes),

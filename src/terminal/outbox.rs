@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::base::limits;
 use crate::wire::messages::sessions::Control;
-use crate::wire::{Piece, PieceKind};
+use crate::wire::{Code, Piece, PieceKind};
 
 /// What the sender of a console's stream does next.
 #[derive(Debug, PartialEq)]
@@ -149,6 +149,15 @@ impl Outbox {
         inner.items.push_front(Item::Control(announcement));
         drop(inner);
         self.ready.notify_one();
+    }
+
+    /// Tells the console that it is to go, and ends the stream.
+    pub fn dismiss(&self, reason: &'static str, text: &str) {
+        self.push_control(Control::Error {
+            code: Code::ConsoleDetached.as_str().to_owned(),
+            message: text.to_owned(),
+        });
+        self.close(Some(reason));
     }
 
     /// Ends the stream once what waits has gone out.

@@ -360,6 +360,7 @@ impl Sessions {
         }
         let from = restored.at;
         writer.subscribe(from).map_err(|error| fault_of(&error))?;
+        let end = hello.next.offset;
         let mut screen = restored.screen;
         screen.answered = screen.answered.max(hello.answered);
         let parts = Parts {
@@ -388,6 +389,8 @@ impl Sessions {
         if let Some(status) = status.and_then(translate::program_status) {
             session.attend(Input::ProgramStatus(status), now);
         }
+        // Whoever asks sees the session as it is, not as it was at its checkpoint.
+        feed::catch_up(&session, &mut reader, end);
         let fed = Arc::clone(&session);
         std::thread::Builder::new()
             .name(format!("session-{}", &session.id().as_str()[..4]))

@@ -207,6 +207,8 @@ codes! {
     LeaseStale = "lease_stale", Denied, 409;
     /// The program does not read its input, and no more is kept for it.
     InputQueueFull = "input_queue_full", Unavailable, 503;
+    /// Somebody detached this console, or its next attachment took its place.
+    ConsoleDetached = "console_detached", User, 409;
     /// The console did not take what was sent to it.
     ConsoleTooSlow = "console_too_slow", Unavailable, 503;
     // Storage and configuration.

@@ -16,6 +16,7 @@ mod control_server;
 mod decoder_props;
 mod display;
 mod enrol;
+mod grid_conformance;
 mod grid_effects;
 mod grid_state;
 mod grid_traps;

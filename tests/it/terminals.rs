@@ -298,6 +298,18 @@ fn programs_that_wait_for_a_person_say_so_and_why() {
 }
 
 #[test]
+fn link_out_of_the_base_folder_is_denied() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    let base = host.dir().join("base");
+    fs::create_dir(&base).unwrap();
+    std::os::unix::fs::symlink("/etc", base.join("out")).unwrap();
+    let params = serde_json::json!({"base_kind": "workspace", "base_path": base, "rel": "out"});
+    let refused = host.ipc("session.create", &params.to_string()).unwrap_err();
+    assert!(refused.contains("path_denied"), "{refused}");
+}
+
+#[test]
 fn environment_values_reach_the_program_and_no_list() {
     let host = Host::new();
     let _agent = host.start_agent();
