@@ -697,6 +697,22 @@ fn an_echo_repaints_its_row_alone() {
 }
 
 #[test]
+fn an_update_holds_the_screen_back_until_its_end_or_a_while() {
+    let mut stage = Stage::usual(80, 24);
+    let key = here("bbbb");
+    stage.piece(&key, PieceKind::Bytes, b"\x1b[?2026hhalf");
+    let now = stage.now;
+    let pane = stage.app.pane_mut().unwrap();
+    assert!(!pane.may_paint(now));
+    let deadline = pane.paint_deadline().unwrap();
+    assert!(pane.may_paint(deadline));
+    stage.piece(&key, PieceKind::Bytes, b"\x1b[?2026l");
+    let pane = stage.app.pane_mut().unwrap();
+    assert!(pane.may_paint(now));
+    assert_eq!(pane.paint_deadline(), None);
+}
+
+#[test]
 fn the_filter_and_the_palette_find_sessions() {
     let mut stage = Stage::usual(120, 40);
     stage.prefix('f');
