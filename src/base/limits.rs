@@ -532,6 +532,8 @@ pub const STREAM_CONTROL_LEN_MAX: usize = CHANNEL_CREDIT_FIRST / 2 - 1;
 pub const SOCKET_MESSAGE_LEN_MAX: usize = 64 * 1024;
 /// From asking a workstation for its sessions until its last answer is used instead.
 pub const SESSION_LIST_TIMEOUT_MS: u64 = 2_000;
+/// One workstation's list of sessions as JSON. Longer: its last good list is used instead.
+pub const SESSION_LIST_LEN_MAX: usize = 4 * 1024 * 1024;
 /// Sessions kept of one workstation's list. More are cut off.
 pub const SESSIONS_PER_MACHINE_MAX: usize = 1_024;
 /// Bytes typed at a console that wait for its workstation. Full: the socket is not read.

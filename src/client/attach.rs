@@ -15,7 +15,9 @@ use futures_util::{SinkExt, StreamExt};
 use percent_encoding::utf8_percent_encode;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tokio_tungstenite::tungstenite::{Message, protocol::CloseFrame};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::http::{HttpCaller, Socket};
 use super::request::ENCODED;
@@ -140,6 +142,7 @@ async fn take_in(
     let mut delivery = Delivery::new(send);
     let mut cutter = Cutter::default();
     let mut waiting = cutter.control(first);
+    let mut ended = false;
     loop {
         while delivery.has_room()
             && let Some((piece, cost)) = waiting.pop()
@@ -148,6 +151,9 @@ async fn take_in(
                 // Nobody reads; the stream goes on until its sender is dropped.
                 return std::future::pending().await;
             }
+        }
+        if ended && waiting.is_empty() {
+            return;
         }
         tokio::select! {
             biased;
@@ -161,10 +167,29 @@ async fn take_in(
             message = stream.next(), if waiting.is_empty() => match message {
                 Some(Ok(Message::Binary(bytes))) => waiting = cutter.bytes(bytes),
                 Some(Ok(Message::Text(text))) => waiting = cutter.control(text.into()),
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                Some(Ok(Message::Close(frame))) => {
+                    waiting = frame.as_ref().map(told).unwrap_or_default();
+                    ended = true;
+                }
+                Some(Err(_)) | None => return,
                 Some(Ok(_)) => {}
             }
         }
+    }
+}
+
+/// Why the server ended the stream, as the control piece that other wires would have brought.
+fn told(frame: &CloseFrame) -> Pieces {
+    if frame.code == CloseCode::Normal || frame.reason.is_empty() {
+        return Pieces::new();
+    }
+    let error = Control::Error {
+        code: frame.reason.to_string(),
+        message: format!("the server ended the attachment: {}", frame.reason),
+    };
+    match serde_json::to_vec(&error) {
+        Ok(text) => vec![(Piece::new(PieceKind::Control, text), 0)],
+        Err(_) => Pieces::new(),
     }
 }
 

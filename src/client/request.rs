@@ -4,7 +4,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
 use crate::base::ids::AgentId;
-use crate::wire::method::{Body, Rest, Verb};
+use crate::wire::method::{Body, Owner, Rest, Verb};
 use crate::wire::{Code, Fault, MethodRow};
 
 /// Everything but what RFC 3986 calls unreserved.
@@ -44,6 +44,12 @@ pub(super) fn shape(
         Value::Null => Map::new(),
         _ => return Err(Fault::invalid_params(row.name, "parameters are an object")),
     };
+    if names_machine(row)
+        && let Some(agent) = agent
+    {
+        let machine = || Value::String(agent.to_string());
+        fields.entry("machine").or_insert_with(machine);
+    }
     let mut target = fill(row.name, path, &mut fields, agent)?;
     let in_query = matches!(verb, Verb::Get | Verb::Delete);
     if in_query {
@@ -58,6 +64,11 @@ pub(super) fn shape(
         target,
         body: (!in_query).then_some(Value::Object(fields)),
     })
+}
+
+/// Whether a server looks for the terminal session on one workstation when it is told which.
+fn names_machine(row: &MethodRow) -> bool {
+    row.owner == Owner::Each && (row.name.starts_with("session.") || row.name == "footprint.get")
 }
 
 fn fill(

@@ -158,7 +158,8 @@ impl Links for Gateway {
     }
 
     fn protocol(&self, agent: &AgentId) -> Option<u8> {
-        Some(self.inner.registry.link(agent)?.peer.protocol().number())
+        let peer = self.inner.registry.link(agent)?.peer;
+        peer.is_open().then(|| peer.protocol().number())
     }
 
     fn connected(&self) -> Vec<(AgentId, u8)> {

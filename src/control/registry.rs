@@ -333,12 +333,13 @@ impl Registry {
         self.state().live.get(agent).cloned()
     }
 
-    /// Every link, with its protocol.
+    /// Every link that is open, with its protocol.
     pub(super) fn connected(&self) -> Vec<(AgentId, u8)> {
         let state = self.state();
         let link =
             |(agent, live): (&AgentId, &Live)| (agent.clone(), live.peer.protocol().number());
-        state.live.iter().map(link).collect()
+        let open = |(_, live): &(&AgentId, &Live)| live.peer.is_open();
+        state.live.iter().filter(open).map(link).collect()
     }
 
     /// Whether frames of this epoch may still be applied.

@@ -180,8 +180,9 @@ mod tests {
                 username: "ann".into(),
                 level: "control".into(),
             };
-            assert_eq!(grants_to(c, &session)?, [row.clone()]);
-            assert_eq!(grants_of(c, &ann)?, [row]);
+            let all = [row];
+            assert_eq!(grants_to(c, &session)?, all);
+            assert_eq!(grants_of(c, &ann)?, all);
             assert!(drop_grant(c, &session, &ann)?);
             assert!(!drop_grant(c, &session, &ann)?);
             assert_eq!(grants_to(c, &session)?, []);

@@ -320,6 +320,11 @@ impl Peer {
             .saturating_sub(Duration::from_millis(last))
     }
 
+    /// Whether nobody has decided to close the link yet. Its streams end after that.
+    pub fn is_open(&self) -> bool {
+        !self.shared.closing.is_cancelled()
+    }
+
     /// How long the link has been live.
     pub fn age(&self) -> Duration {
         self.shared.started.elapsed()

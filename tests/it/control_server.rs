@@ -17,10 +17,14 @@ use wingman::control::executions::{Executions, ExecutionsParts};
 use wingman::control::registry::Registry;
 use wingman::control::server::{Server, ServerParts, bind};
 use wingman::journal::{Journal, Options};
+use wingman::store::agents::{self, AgentRow, Mark};
 use wingman::store::{Store, accounts, server::MIGRATIONS};
+use wingman::wire::frame::Protocol;
+use wingman::wire::framed::Framed;
 use wingman::wire::messages::agents::{InviteParams, InviteReply};
+use wingman::wire::peer::{Peer, Side};
 use wingman::wire::permission::Role;
-use wingman::wire::{Answer, BoxFuture, Call, Code, Fault};
+use wingman::wire::{Answer, BoxFuture, Call, Code, Fault, Handler, Origin};
 
 /// The lease of the tests, in seconds of their own clock.
 pub const LEASE_S: u64 = 90;
@@ -32,6 +36,8 @@ type Responder = Box<dyn Fn(&Call) -> Result<Answer, Fault> + Send + Sync>;
 pub struct ScriptedLinks {
     connected: Mutex<HashMap<AgentId, u8>>,
     responder: Mutex<Option<Arc<Responder>>>,
+    /// Workstations behind a real link.
+    peers: Mutex<HashMap<AgentId, Peer>>,
     pub calls: Mutex<Vec<(AgentId, Call)>>,
 }
 
@@ -61,6 +67,9 @@ impl ScriptedLinks {
 
 impl Links for ScriptedLinks {
     fn call(&self, agent: &AgentId, call: Call) -> BoxFuture<Result<Answer, Fault>> {
+        if let Some(peer) = self.peers.lock().unwrap().get(agent).cloned() {
+            return Box::pin(async move { peer.request(call).await });
+        }
         let online = self.connected.lock().unwrap().contains_key(agent);
         let responder = self.responder.lock().unwrap().clone();
         self.calls
@@ -104,6 +113,29 @@ impl Links for ScriptedLinks {
     }
 }
 
+fn enrolled_row(agent: &str) -> AgentRow {
+    AgentRow {
+        agent_id: agent.to_owned(),
+        public_key: None,
+        revoked_key: None,
+        mark: Mark::Active,
+        hostname: format!("host-{agent}"),
+        platform: "linux".into(),
+        arch: None,
+        version: None,
+        protocol: None,
+        instance_id: None,
+        ip: None,
+        epoch: 0,
+        tags: vec![],
+        capabilities: vec![],
+        rivals: vec![],
+        refused: vec![],
+        enrolled_at: EpochMillis(1),
+        last_seen: None,
+    }
+}
+
 pub struct TestServer {
     pub address: SocketAddr,
     pub links: Arc<ScriptedLinks>,
@@ -121,6 +153,11 @@ pub struct TestServer {
 
 impl TestServer {
     pub fn start(dir: &Path) -> Self {
+        Self::start_enrolled(dir, &[])
+    }
+
+    /// A server that knows workstations which are not connected.
+    pub fn start_enrolled(dir: &Path, enrolled: &[&str]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -145,6 +182,14 @@ impl TestServer {
                 },
                 data_dir: dir.to_owned(),
             });
+            for agent in enrolled {
+                let row = enrolled_row(agent);
+                let change = move |_| Ok::<_, Fault>(row);
+                agents::change(&store, (*agent).to_owned(), Arc::default(), change)
+                    .await
+                    .unwrap()
+                    .unwrap();
+            }
             let registry = Registry::open(store.clone(), dyn_clock.clone())
                 .await
                 .unwrap();
@@ -196,6 +241,28 @@ impl TestServer {
     pub fn disconnect(&self, agent: &AgentId, epoch: u64) {
         self.links.set_connected(agent, None);
         self.block_on(self.sink.disconnected(agent, epoch, "closed"));
+    }
+
+    /// Connects a workstation over a link of its own. Answers the workstation's end of it.
+    pub fn link(&self, agent: &str, node: Arc<dyn Handler>) -> Peer {
+        let agent = AgentId::parse(agent).unwrap();
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        let origin = Origin::Server { epoch: 1 };
+        let framed = |stream| Framed::new(stream, Protocol::V2, 64 * 1024);
+        let _runtime = self.runtime.as_ref().unwrap().enter();
+        let (own, _) = Peer::start(framed(near), Side::Connecting, origin, node.clone());
+        let (peer, _) = Peer::start(framed(far), Side::Accepting, origin, node);
+        self.links.peers.lock().unwrap().insert(agent.clone(), peer);
+        self.links.set_connected(&agent, Some(2));
+        own
+    }
+
+    /// The link is lost.
+    pub fn unlink(&self, agent: &str) {
+        let agent = AgentId::parse(agent).unwrap();
+        self.links.set_connected(&agent, None);
+        let peer = self.links.peers.lock().unwrap().remove(&agent);
+        peer.unwrap().close(Fault::new(Code::LinkClosed, "cut"));
     }
 
     /// A token of a new account of the role.

@@ -23,6 +23,7 @@ const TARGETS: &[(&str, Check)] = &[
     ("agent_toml", decoders::agent_toml),
     ("envelope", decoders::envelope),
     ("frame", decoders::frame),
+    ("grid", decoders::grid),
     ("join_string", decoders::join_string),
     ("holder", decoders::holder),
 ];

@@ -239,26 +239,16 @@ fn a_repeat_count_is_bounded_by_the_screen() {
     assert!(grid.history_len() <= 5);
 }
 
-/// The screens of agents that were recorded: `RAW`, and where they came from.
+/// Recorded output of agents, which the fuzz target starts from.
 fn recordings() -> Vec<(PathBuf, Vec<u8>)> {
-    fn walk(dir: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>) {
-        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                walk(&path, found);
-            } else if let Ok(bytes) = std::fs::read(&path)
-                && path.extension().is_some_and(|ext| ext == "raw")
-            {
-                found.push((path, bytes));
-            }
-        }
-    }
-    let mut found = Vec::new();
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/screens");
-    for dir in [own, PathBuf::from("/work/shared/agents/screens")] {
-        walk(&dir, &mut found);
-    }
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/grid");
+    let mut found: Vec<_> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+        .collect();
     found.sort();
+    assert!(found.len() > 10, "recordings are missing");
     found
 }
 

@@ -20,7 +20,7 @@ use wingman::wire::link::{Notice, Register, RegisterAck};
 use wingman::wire::messages::agents::AgentStatus;
 use wingman::wire::messages::system::RemoteState;
 use wingman::wire::rawkey::{self, AGENT_KEY_FILE, LinkKey, PublicKey};
-use wingman::wire::{Call, Code, Origin};
+use wingman::wire::{Call, Code, Origin, Piece, PieceKind};
 
 use super::link_support::{Server, TestAgent, enrolled_agent, pattern, wait_for};
 
@@ -308,4 +308,36 @@ async fn agent_that_is_reconfigured_leaves_one_server_for_another() {
     agent.link.reconfigure(off).await;
     agent.reaches(RemoteState::Disabled).await;
     second.logged("disconnected 1").await;
+}
+
+#[tokio::test]
+async fn tls_link_carries_streams_that_end_with_it() {
+    let mut server = Server::start(10_000).await;
+    let dir = tempfile::tempdir().unwrap();
+    let (id, mut agent) = enrolled_agent(&server, dir.path()).await;
+    server.logged("connected 1 v2").await;
+    let links = server.gateway.clone();
+    let open = || links.call(&id, call("test.stream", json!({})));
+    let mut stream = open().await.unwrap().stream.unwrap();
+    let typed: Vec<u8> = pattern(1_000_000);
+    let paste = Piece::new(PieceKind::Bytes, typed.clone());
+    let (send, typing) = (stream.send.clone(), typed.clone());
+    tokio::spawn(async move { send.send(paste).await });
+    let mut back = Vec::new();
+    while back.len() < typing.len() {
+        let piece = wait_for("the echo", stream.recv.recv()).await.unwrap();
+        back.extend_from_slice(&piece.body);
+    }
+    assert!(back == typed, "the bytes come back unchanged");
+    drop(stream);
+    let gone = wait_for("the end", agent.node_events.recv()).await;
+    assert_eq!(gone.as_deref(), Some("stream gone"));
+    let mut stream = open().await.unwrap().stream.unwrap();
+    server.registry.revoke(&id).await.unwrap();
+    assert_eq!(wait_for("the end", stream.recv.recv()).await, None);
+    assert_eq!(
+        links.protocol(&id),
+        None,
+        "who sees the end sees the link gone"
+    );
 }

@@ -20,7 +20,7 @@ use wingman::store::{Store, agents};
 use wingman::wire::event::Record;
 use wingman::wire::messages::system::RemoteState;
 use wingman::wire::rawkey::LinkKey;
-use wingman::wire::{Answer, Blob, BoxFuture, Call, Code, Fault, Handler, Origin};
+use wingman::wire::{Answer, Blob, BoxFuture, Call, Code, Fault, Handler, Origin, StreamEnd};
 
 /// No test waits longer than this for something that has to come.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,6 +70,19 @@ impl Handler for EchoNode {
                             bytes: pattern(size as usize).into(),
                             field: "image",
                         }),
+                        ..Answer::default()
+                    })
+                }
+                "test.stream" => {
+                    let (mut near, far) = StreamEnd::pair();
+                    tokio::spawn(async move {
+                        while let Some(piece) = near.recv.recv().await {
+                            let _ = near.send.send(piece).await;
+                        }
+                        let _ = events.send("stream gone".into());
+                    });
+                    Ok(Answer {
+                        stream: Some(far),
                         ..Answer::default()
                     })
                 }

@@ -619,7 +619,8 @@ async fn writer_never_passes_the_credit_that_it_has() {
 
 #[tokio::test]
 async fn console_beyond_its_credit_or_out_of_order_loses_its_stream_alone() {
-    let cases: [(&str, Vec<(u32, Vec<u8>)>); 4] = [
+    type Frames = Vec<(u32, Vec<u8>)>;
+    let cases: [(&str, Frames); 4] = [
         // The flood reads nothing, so no credit comes back.
         ("flood", vec![(0, vec![0; 32_768]), (1, vec![0; 2])]),
         ("echo", vec![(1, vec![0; 2])]),

@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use wingman::config::AgentConfig;
 use wingman::journal::record::{check_line, decode_line};
 use wingman::terminal::holder::protocol::{self as holder_protocol, HEADER_LEN, Raw};
+use wingman::terminal::grid::{Grid, Options, Role, Scrollback, Size};
 use wingman::wire::envelope::{self, Envelope, FramingError, Unit};
 use wingman::wire::frame::{self, Frame, FrameError, FrameType, Protocol};
 use wingman::wire::join::JoinString;
@@ -234,4 +235,32 @@ fn holder_frame(raw: Raw<'_>) {
         let read = holder_protocol::cut(&again).expect("fits").expect("whole");
         assert_eq!(holder_protocol::from_holder(read), Ok(frame));
     }
+}
+
+/// A program's output; 0xff, which UTF-8 never has, and two bytes change the size.
+pub fn grid(bytes: &[u8]) {
+    let size = Size { cols: 80, rows: 24 };
+    let mut grid = Grid::new(size, Options::new(Role::Host));
+    let mut effects = Vec::new();
+    for (index, part) in bytes.split(|byte| *byte == 0xff).enumerate() {
+        let output = match part {
+            [cols, rows, output @ ..] if index > 0 => {
+                grid.resize(Size {
+                    cols: u16::from(*cols),
+                    rows: u16::from(*rows),
+                });
+                output
+            }
+            output => output,
+        };
+        // However the stream is cut on its way, it ends in the same state.
+        let (first, second) = output.split_at(output.len() / 3);
+        grid.feed(first, &mut effects);
+        grid.feed(second, &mut effects);
+        assert_eq!(grid.panics(), 0, "the emulator stands it");
+        assert!(grid.pending().len() <= 64 * 1024);
+    }
+    let mut copy = Grid::new(grid.size(), Options::new(Role::Mirror));
+    copy.feed(&grid.snapshot(Scrollback::All), &mut effects);
+    assert_eq!(copy.checksum(), grid.checksum(), "a snapshot says it all");
 }

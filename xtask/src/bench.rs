@@ -25,12 +25,12 @@ pub fn run(args: &[String]) -> Result<()> {
         [name] if name == "capture" => capture(),
         [name] if name == "start" => idle::run(),
         [name] if name == "terminals" => terminals(),
-        [name] if ["wire", "script", "journal"].contains(&name.as_str()) => {
+        [name] if ["wire", "script", "journal", "grid"].contains(&name.as_str()) => {
             print!("{}", bench(name, None)?);
             Ok(())
         }
         _ => Err(Failure::usage(
-            "bench takes one of capture, wire, script, journal, start, terminals",
+            "bench takes one of capture, wire, script, journal, grid, start, terminals",
         )),
     }
 }
@@ -146,7 +146,7 @@ enum Bound {
 
 /// Wingman beside a bare terminal and tmux, in the same run.
 fn terminals() -> Result<()> {
-    setup::ensure("for the measurement", &[setup::TMUX])?;
+    setup::ensure("for the measurement", setup::TMUX)?;
     let printed = bench("terminals", None)?;
     print!("{printed}");
     let mut missed = Vec::new();

@@ -8,7 +8,7 @@ use crate::shell::{self, Failure, Result, TempDir, root, say};
 use crate::up::{Profile, build};
 
 /// Pages that a test writes and compares, since they rest on recordings that the binary does not carry.
-const PAGES_OF_TESTS: &[&str] = &["attention-rules.md"];
+const PAGES_OF_TESTS: &[&str] = &["attention-rules.md", "terminal-conformance.md"];
 
 /// Writes docs/reference, or fails when it differs from what the binary would write.
 pub fn run(args: &[String]) -> Result<()> {

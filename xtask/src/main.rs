@@ -27,7 +27,7 @@ cargo xtask docs [--check]        write docs/reference from the binary, or compa
 cargo xtask windows [--release] [--run]
                                   build wingman.exe and its twin wingmanw.exe; --run takes a
                                   screenshot through a Linux server with the agent under Wine
-cargo xtask bench capture|wire|script|journal|start|terminals
+cargo xtask bench capture|wire|script|journal|grid|start|terminals
                                   measure, side by side with the reference where there is one
 ";
 

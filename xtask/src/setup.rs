@@ -51,7 +51,15 @@ pub const TEST: &[Package] = &[
     program("xclip", "xclip"),
     program("tmux", "tmux"),
     program("python3", "python3"),
+    program("vim", "vim"),
+    program("htop", "htop"),
+    program("less", "less"),
+    program("zsh", "zsh"),
+    program("iproute2", "ip"),
 ];
+
+/// What terminals are measured against.
+pub const TMUX: &[Package] = &[program("tmux", "tmux")];
 
 /// What sees that the windows to capture are up.
 pub const XPROP: Package = program("x11-utils", "xprop");

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::access::Entry;
-use super::socket::{self, Reason, Rights};
+use super::socket::{self, Reason, Rights, Terms};
 use super::{Place, Terminals};
 use crate::base::ids::{ConsoleId, RequestId};
 use crate::base::{EpochMillis, limits};
@@ -185,19 +185,14 @@ impl Console {
         let typed = AtomicU64::new(0);
         counters.attached.fetch_add(1, Ordering::Relaxed);
         let ended = self.ended(&entry.ended, &watched);
-        let mut reason = socket::carry(
-            socket,
-            end,
+        let terms = Terms {
             rights,
-            self.query.credit,
+            bounded: self.query.credit,
             counters,
-            &typed,
-            ended,
-        )
-        .await;
-        if reason == Reason::Session && terminals.links.protocol(&place.agent).is_none() {
-            reason = Reason::Offline;
-        }
+            typed: &typed,
+            away: || terminals.links.protocol(&place.agent).is_none(),
+        };
+        let reason = socket::carry(socket, end, terms, ended).await;
         counters.attached.fetch_sub(1, Ordering::Relaxed);
         counters.closed(reason.word());
         let detail = json!({

@@ -199,8 +199,12 @@ impl Terminals {
     async fn fetch(&self, agent: &AgentId) -> Result<Vec<Session>, Fault> {
         let mut call = Call::new(List::NAME, json!({}), Origin::Server { epoch: 0 });
         call.timeout_ms = Some(limits::SESSION_LIST_TIMEOUT_MS);
-        let listed: SessionList = self.links.call(agent, call).await?.read()?;
-        let mut sessions = listed.sessions;
+        let answer = self.links.call(agent, call).await?;
+        if answer.data.to_string().len() > limits::SESSION_LIST_LEN_MAX {
+            let text = format!("the list of {agent}'s sessions is too long");
+            return Err(Fault::new(Code::InvalidMessage, text));
+        }
+        let mut sessions = answer.read::<SessionList>()?.sessions;
         sessions.truncate(limits::SESSIONS_PER_MACHINE_MAX);
         for session in &mut sessions {
             session.machine = agent.to_string();

@@ -108,17 +108,32 @@ impl Allowance {
     }
 }
 
-/// Runs until either side ends the stream or `ended` resolves, then closes the socket. Answers why;
-/// `typed` counts what the console typed.
-pub(super) async fn carry(
+/// What a stream is carried by.
+pub(super) struct Terms<'a, A> {
+    pub rights: Rights,
+    /// The console gives credit from the start.
+    pub bounded: bool,
+    pub counters: &'a Counters,
+    /// Counts the bytes that the console typed.
+    pub typed: &'a AtomicU64,
+    /// Whether the workstation has gone.
+    pub away: A,
+}
+
+/// Runs until either side ends the stream or `ended` resolves, then closes the socket. Answers why.
+pub(super) async fn carry<A: Fn() -> bool>(
     socket: WebSocket,
     end: StreamEnd,
-    rights: Rights,
-    bounded: bool,
-    counters: &Counters,
-    typed: &AtomicU64,
+    terms: Terms<'_, A>,
     ended: impl Future<Output = Reason>,
 ) -> Reason {
+    let Terms {
+        rights,
+        bounded,
+        counters,
+        typed,
+        away,
+    } = terms;
     let (mut sink, stream) = socket.split();
     let (allowance, allowed) = watch::channel(Allowance {
         bounded,
@@ -139,11 +154,14 @@ pub(super) async fn carry(
         allowed,
         counters,
     };
-    let reason = tokio::select! {
+    let mut reason = tokio::select! {
         () = reader.run(stream, counters, typed) => Reason::Console,
         reason = writer.run(end.recv, noted) => reason,
         reason = ended => reason,
     };
+    if reason == Reason::Session && away() {
+        reason = Reason::Offline;
+    }
     let goodbye = sink.send(Message::Close(Some(reason.goodbye())));
     // A socket that is gone or full needs no goodbye.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;

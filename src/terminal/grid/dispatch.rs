@@ -99,7 +99,9 @@ impl Dispatch<'_> {
         let direct = ascii && !self.engine.mode(TermMode::INSERT);
         for c in text.chars() {
             // Controls of C1 do nothing.
-            if !matches!(c, '\u{7f}'..='\u{9f}') && !(direct && is_narrow(c) && self.put(c)) {
+            let nothing = matches!(c, '\u{7f}'..='\u{9f}');
+            let done = nothing || direct && is_narrow(c) && self.put(c);
+            if !done {
                 self.input(c);
             }
         }
@@ -209,6 +211,24 @@ impl Dispatch<'_> {
         let low = if row >= top { top } else { 0 };
         let high = if row <= bottom { bottom } else { last };
         self.move_to(row.saturating_add(delta).clamp(low, high), point.column.0);
+    }
+
+    /// Repairs the cursor's row when an erase that began or ended before these columns, counted from the
+    /// cursor, cut a wide character.
+    pub(super) fn tidy_erased(&mut self, edges: [usize; 2]) {
+        let cells = self.engine.cells();
+        let (line, column) = (cells.cursor.point.line, cells.cursor.point.column.0);
+        let row = &cells[line];
+        let last = row.len() - 1;
+        let wide = Flags::WIDE_CHAR | Flags::WIDE_CHAR_SPACER;
+        let cut = edges.iter().any(|edge| {
+            let behind = column.saturating_add(*edge).min(last);
+            let before = behind.saturating_sub(1);
+            (row[Column(before)].flags | row[Column(behind)].flags).intersects(wide)
+        });
+        if cut {
+            self.tidy_cursor_row();
+        }
     }
 
     pub(super) fn tidy_cursor_row(&mut self) {

@@ -302,10 +302,9 @@ impl Engine {
                 compact(cells)
             }
         };
-        for cells in [Some(self.term.grid_mut()), self.main.as_mut()] {
-            if let Some(cells) = cells {
-                settle(cells);
-            }
+        settle(self.term.grid_mut());
+        if let Some(main) = &mut self.main {
+            settle(main);
         }
         self.shadow.margins = 0..size.screen_lines();
         let tabs = default_tabs(self.shadow.tabs.len()..size.columns());

@@ -218,8 +218,8 @@ impl Feeder<'_> {
                     1
                 }
                 0x80.. => {
-                    let control = |byte: &u8| *byte < 0x20 || *byte == 0x7f;
-                    let len = bytes.iter().position(control).unwrap_or(bytes.len());
+                    let len = bytes.iter().position(u8::is_ascii);
+                    let len = len.unwrap_or(bytes.len());
                     for chunk in bytes[..len].utf8_chunks() {
                         dispatch.text(chunk.valid());
                         // Bytes that are controls in Latin 1 show nothing either.

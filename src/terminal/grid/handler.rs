@@ -180,7 +180,7 @@ impl Handler for Dispatch<'_> {
 
     fn erase_chars(&mut self, count: usize) {
         self.engine.term.erase_chars(count);
-        self.tidy_cursor_row();
+        self.tidy_erased([0, count]);
     }
 
     fn delete_chars(&mut self, count: usize) {
@@ -251,7 +251,7 @@ impl Handler for Dispatch<'_> {
 
     fn clear_line(&mut self, mode: LineClearMode) {
         self.engine.term.clear_line(mode);
-        self.tidy_cursor_row();
+        self.tidy_erased([0, 1]);
     }
 
     fn clear_screen(&mut self, mode: ClearMode) {
@@ -262,11 +262,11 @@ impl Handler for Dispatch<'_> {
                     self.engine.term.grid_mut().reset_region(..Line(1));
                 }
                 self.engine.term.clear_screen(mode);
-                self.tidy_cursor_row();
+                self.tidy_erased([0, 1]);
             }
             ClearMode::Below => {
                 self.engine.term.clear_screen(mode);
-                self.tidy_cursor_row();
+                self.tidy_erased([0, 1]);
             }
             ClearMode::All => {
                 if !self.engine.is_alternate() {

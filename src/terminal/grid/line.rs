@@ -98,8 +98,13 @@ impl<'a> Line<'a> {
     /// Appends the line in its stored form.
     pub(super) fn write_to(&self, out: &mut Vec<u8>) {
         let start = out.len();
-        let mut flags = u8::from(self.wrapped) * WRAPPED | u8::from(self.spacer_end) * SPACER_END;
-        flags |= u8::from(!self.runs.is_empty()) * STYLED;
+        let flags = [
+            (self.wrapped, WRAPPED),
+            (!self.runs.is_empty(), STYLED),
+            (self.spacer_end, SPACER_END),
+        ];
+        let set = flags.iter().filter(|(on, _)| *on);
+        let flags = set.fold(0, |sum, (_, flag)| sum | flag);
         out.extend_from_slice(&[0, flags]);
         if !self.runs.is_empty() {
             write_varint(self.text.len(), out);

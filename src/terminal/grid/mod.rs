@@ -450,6 +450,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_grid_may_move_to_another_thread() {
+        fn is_send<T: Send>() {}
+        is_send::<Grid>();
+    }
+
+    #[test]
     fn a_panic_in_the_emulator_costs_one_screen() {
         let size = Size { cols: 20, rows: 4 };
         let mut grid = Grid::new(size, Options::new(Role::Host));

@@ -72,14 +72,19 @@ pub(super) enum Scan {
 pub(super) fn scan(mut state: State, bytes: &[u8]) -> Scan {
     let mut at = 0;
     while at < bytes.len() {
-        if matches!(state, State::Osc | State::Text) {
-            let skip = bytes[at..]
+        // Most bytes of a sequence leave the state as it is.
+        let skip = match state {
+            State::Osc | State::Text => bytes[at..]
                 .iter()
-                .position(|byte| matches!(byte, 0x07 | 0x18 | 0x1a | 0x1b));
-            match skip {
-                Some(skip) => at += skip,
-                None => return Scan::Open(state),
-            }
+                .position(|byte| matches!(byte, 0x07 | 0x18 | 0x1a | 0x1b)),
+            State::Csi => bytes[at..]
+                .iter()
+                .position(|byte| matches!(byte, 0x40..=0x7e | 0x18 | 0x1a | 0x1b)),
+            _ => Some(0),
+        };
+        match skip {
+            Some(skip) => at += skip,
+            None => return Scan::Open(state),
         }
         match step(state, bytes[at]) {
             Step::To(next) => state = next,
