@@ -363,6 +363,13 @@ fn marks_lists_and_ends_never_move_the_focus() {
     );
     assert!(text.contains(&format!("hello from {before}")), "{text}");
     stage.press(KeyCode::Enter, KeyModifiers::NONE);
+    assert_eq!(
+        stage.focused(),
+        before,
+        "that key was meant for the program"
+    );
+    stage.now += Duration::from_secs(1);
+    stage.press(KeyCode::Enter, KeyModifiers::NONE);
     assert_eq!(stage.focused(), "dddd", "a person chose it");
 }
 
