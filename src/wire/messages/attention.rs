@@ -120,6 +120,7 @@ pub struct Attention {
     /// Since when the state holds; a new question in the same state starts anew.
     pub since: EpochMillis,
     /// The deciding fact first, then what supports it.
+    #[serde(default)]
     pub evidence: Vec<Evidence>,
     /// The program, such as `claude`, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
