@@ -447,7 +447,7 @@ pub const CONSOLE_ESCAPE_MS: u64 = 20;
 pub const CONSOLE_FRAME_MS: u64 = 16;
 /// Output since the last frame, in bytes, up to which a frame follows at once: an echo.
 pub const CONSOLE_ECHO_LEN_MAX: usize = 4 * 1024;
-/// How long a program may hold back the screen in a synchronized update.
+/// How long a synchronized update of a program, or a snapshot on its way, may hold back the screen.
 pub const CONSOLE_SYNC_TIMEOUT_MS: u64 = 150;
 /// Bytes read from one session before the keyboard is looked at again.
 pub const CONSOLE_TURN_LEN_MAX: usize = 256 * 1024;
@@ -477,6 +477,9 @@ pub const CONSOLE_FIELD_LEN_MAX: usize = 4 * 1024;
 pub const CONSOLE_COPY_LEN_MAX: usize = 1024 * 1024;
 /// Two clicks this close together are a double click.
 pub const CONSOLE_CLICK_MS: u64 = 400;
+/// After the focused session ended, keys choose among the offered ones only after this much silence:
+/// what was being typed was meant for the program.
+pub const CONSOLE_OFFER_QUIET_MS: u64 = 600;
 /// From the end of the loop until a terminal that takes no bytes is given up.
 pub const CONSOLE_RESTORE_TIMEOUT_MS: u64 = 500;
 /// Scrollback that a console's mirror keeps, so that a new size wraps the same lines as at the owner.

@@ -1,20 +1,18 @@
-//! The console's state, and what events from places do to it. No I/O: what has to be done outside
-//! is put into `effects`, which the loop carries out.
+//! The console's state: panes, focus, what is shown. No I/O: what has to be done outside is put into
+//! `effects`, which the loop carries out.
 //!
 //! INVARIANT: only a person's key, click or choice moves the focus; marks, ends and lists never do.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::base::limits;
 use crate::config::ConsoleConfig;
 use crate::model::attention::ConsoleScheduler;
 use crate::wire::messages::sessions::{
-    self, AttachMode, AttachParams, AttachReply, Control, ReadReply, SearchReply, Session,
-    SessionList,
+    AttachMode, AttachParams, AttachReply, Control, SessionList,
 };
 use crate::wire::stream::{Piece, StreamEnd};
 use crate::wire::{Fault, Method};
@@ -25,7 +23,7 @@ use super::layout::{self, Direction, Layout, Wish};
 use super::pane::{How, Pane, SessionKey, Status};
 use super::popup::Popup;
 use super::roster::{Entry, PlaceState, Roster};
-use super::scroll::{Outcome as ScrollOutcome, ScrollView, Wanted};
+use super::scroll::ScrollView;
 use super::select::Selection;
 
 /// Why the console ended.
@@ -116,12 +114,13 @@ pub enum Mode {
 
 /// When a place's list is read.
 #[derive(Clone, Debug)]
-struct Schedule {
-    reading: bool,
-    again: bool,
-    next_at: Instant,
-    following: bool,
-    retry_ms: u64,
+pub struct Schedule {
+    pub reading: bool,
+    /// Something changed while the list was being read.
+    pub again: bool,
+    pub next_at: Instant,
+    pub following: bool,
+    pub retry_ms: u64,
 }
 
 /// A selection on the live screen of the focused pane, in the mirror's coordinates.
@@ -166,13 +165,15 @@ pub struct App {
     pub copied: String,
     /// The candidate chosen below a session that ended; `None` when the offer was closed.
     pub offer: Option<usize>,
+    /// When the focused session ended, or a key was pressed that was meant for it.
+    pub offer_pressed: Option<Instant>,
     pub effects: Vec<Effect>,
     /// The chrome has to be drawn again.
     pub dirty: bool,
     pub outer_focused: bool,
     pub start: Start,
-    started: bool,
-    schedules: Vec<Schedule>,
+    pub(super) started: bool,
+    pub(super) schedules: Vec<Schedule>,
 }
 
 impl App {
@@ -223,6 +224,7 @@ impl App {
             notice: None,
             copied: String::new(),
             offer: Some(0),
+            offer_pressed: None,
             effects: Vec::new(),
             dirty: true,
             outer_focused: true,
@@ -325,6 +327,7 @@ impl App {
     fn focus_changed(&mut self, now: Instant) {
         self.marked = None;
         self.offer = Some(0);
+        self.offer_pressed = None;
         self.dirty = true;
         let mode = self.start.mode;
         let key = self.pane().map(|pane| pane.key.clone());
@@ -488,6 +491,9 @@ impl App {
         }
         if applied.ended {
             self.offer = Some(0);
+            if focused {
+                self.offer_pressed = Some(now);
+            }
             self.list_soon(now);
         }
         if applied.status_changed && focused {
@@ -521,311 +527,4 @@ impl App {
         };
         self.tell(what, now);
     }
-
-    /// Takes in what happened at a place.
-    pub fn happened(&mut self, happened: Happened, now: Instant) {
-        match happened {
-            Happened::Listed(place, answer) => self.listed(place, answer, now),
-            Happened::Changed(place) => {
-                let at = now + Duration::from_millis(limits::CONSOLE_LIST_GATHER_MS);
-                if let Some(schedule) = self.schedules.get_mut(place) {
-                    schedule.next_at = schedule.next_at.min(at);
-                    schedule.again |= schedule.reading;
-                }
-            }
-            Happened::FollowEnded(place) => {
-                if let Some(schedule) = self.schedules.get_mut(place) {
-                    schedule.following = false;
-                    schedule.next_at = schedule.next_at.min(now + FOLLOW_AGAIN);
-                }
-            }
-            Happened::Attached(attached) => self.attached(*attached, now),
-            Happened::Answered {
-                place,
-                then,
-                answer,
-            } => self.answered(place, then, answer, now),
-            Happened::Panicked => self.effects.push(Effect::Leave(Left::Failed)),
-        }
-    }
-
-    fn attached(&mut self, attached: Attached, now: Instant) {
-        let key = &attached.key;
-        let Some(index) = self.panes.iter().position(|pane| pane.key == *key) else {
-            return;
-        };
-        if self.panes[index].connected(attached.attempt, attached.answer) {
-            self.dirty = true;
-            if self.panes[index].take_dropped_input() {
-                self.tell("not connected: what was typed is not sent", now);
-            }
-            if index == self.focused {
-                self.announce_focus(true);
-                self.fit_panes(now);
-            }
-        }
-    }
-
-    fn listed(&mut self, place: usize, answer: Result<SessionList, Fault>, now: Instant) {
-        let Some(schedule) = self.schedules.get_mut(place) else {
-            return;
-        };
-        schedule.reading = false;
-        self.dirty = true;
-        match answer {
-            Ok(list) => {
-                let every = if schedule.following {
-                    limits::CONSOLE_LIST_EVERY_QUIET_MS
-                } else {
-                    limits::CONSOLE_LIST_EVERY_MS
-                };
-                let wait = if std::mem::take(&mut schedule.again) {
-                    limits::CONSOLE_LIST_GATHER_MS
-                } else {
-                    every
-                };
-                schedule.next_at = now + Duration::from_millis(wait);
-                schedule.retry_ms = limits::CONSOLE_RETRY_MS_MIN;
-                if !std::mem::replace(&mut schedule.following, true) {
-                    self.effects.push(Effect::Follow(place));
-                }
-                self.took_list(place, list, now);
-            }
-            Err(fault) => {
-                schedule.next_at = now + Duration::from_millis(schedule.retry_ms);
-                schedule.retry_ms = (schedule.retry_ms * 2).min(limits::CONSOLE_RETRY_MS_MAX);
-                self.roster.failed(place, fault.message.to_string());
-                self.start_if_known(now);
-            }
-        }
-    }
-
-    fn took_list(&mut self, place: usize, list: SessionList, now: Instant) {
-        let key = |session: &Session| SessionKey {
-            place,
-            id: session.id.clone(),
-        };
-        let before: Vec<SessionKey> = self.roster.places[place].sessions.iter().map(key).collect();
-        self.roster.took(place, list, now);
-        for session in &self.roster.places[place].sessions {
-            self.scheduler.update(&key(session), &session.attention);
-        }
-        for gone in before {
-            if self.roster.session(&gone).is_none() {
-                self.scheduler.remove(&gone);
-                self.parked.retain(|pane| pane.key != gone);
-            }
-        }
-        self.start_if_known(now);
-    }
-
-    /// Gives the first focus as soon as it is known which session that is.
-    fn start_if_known(&mut self, now: Instant) {
-        if self.started {
-            return;
-        }
-        let answered = |place: &PlaceState| place.read_at.is_some() || place.error.is_some();
-        let all = self.roster.places.iter().all(answered);
-        let first = self.roster.places.first().is_some_and(answered);
-        let chosen = match &self.start.focus {
-            Some(wanted) => self.find(wanted),
-            None if first => self.most_urgent(now),
-            None => None,
-        };
-        match chosen {
-            Some(key) => {
-                self.started = true;
-                self.focus(&key, now);
-            }
-            None if all => {
-                self.started = true;
-                if let Some(wanted) = self.start.focus.clone() {
-                    self.effects
-                        .push(Effect::Leave(Left::NoSuchSession(wanted)));
-                }
-            }
-            None => {}
-        }
-    }
-
-    /// A session by id, by name, or by the start of its id when only one fits.
-    fn find(&self, wanted: &str) -> Option<SessionKey> {
-        let keys = self.roster.keys();
-        let exact = keys.iter().find(|key| {
-            let named = self
-                .roster
-                .session(key)
-                .is_some_and(|session| session.name == wanted);
-            key.id.as_str() == wanted || named
-        });
-        let mut starts = keys
-            .iter()
-            .filter(|key| key.id.as_str().starts_with(wanted));
-        match (exact, starts.next(), starts.next()) {
-            (Some(key), ..) | (None, Some(key), None) => Some(key.clone()),
-            _ => None,
-        }
-    }
-
-    /// The session that waits longest, otherwise the one used last.
-    fn most_urgent(&self, now: Instant) -> Option<SessionKey> {
-        if let Some(waiting) = self.scheduler.next_waiting(None) {
-            return Some(waiting);
-        }
-        let entries = self.entries(now);
-        let alive = entries.iter().filter(|entry| !entry.incompatible);
-        let used = |entry: &&Entry| {
-            let session = self.roster.session(&entry.key);
-            let at = session.and_then(|s| s.last_input_at.max(s.last_output_at));
-            let ended = entry.state == crate::wire::messages::attention::State::Exited;
-            (!ended, at.map(|at| at.0), session.map(|s| s.created_at))
-        };
-        alive.max_by_key(used).map(|entry| entry.key.clone())
-    }
-
-    fn answered(&mut self, place: usize, then: Then, answer: Result<Value, Fault>, now: Instant) {
-        let value = match (answer, &then) {
-            (Ok(value), _) => value,
-            (Err(fault), Then::Tell(what)) => return self.tell(format!("{what}: {fault}"), now),
-            (Err(fault), _) => {
-                if matches!(then, Then::Lines(_)) {
-                    self.leave_scroll();
-                }
-                return self.tell(fault.message.to_string(), now);
-            }
-        };
-        match then {
-            Then::Focus => {
-                if let Some(session) = self.read::<Session>(value, now) {
-                    let key = SessionKey {
-                        place,
-                        id: session.id.clone(),
-                    };
-                    self.roster.places[place].sessions.push(session);
-                    self.focus(&key, now);
-                }
-            }
-            Then::Tell(_) => {}
-            Then::Lines(key) => {
-                if let Some(reply) = self.read::<ReadReply>(value, now)
-                    && self.pane().is_some_and(|pane| pane.key == key)
-                    && let Some(scroll) = &mut self.scroll
-                {
-                    scroll.took(&reply);
-                    self.dirty = true;
-                }
-            }
-            Then::Matches(key) => {
-                if let Some(reply) = self.read::<SearchReply>(value, now)
-                    && self.pane().is_some_and(|pane| pane.key == key)
-                    && let Some(scroll) = &mut self.scroll
-                {
-                    let outcome = scroll.found_all(reply);
-                    self.dirty = true;
-                    if let ScrollOutcome::Notice(text) = outcome {
-                        self.tell(text, now);
-                    }
-                }
-            }
-        }
-        self.list_soon(now);
-    }
-
-    fn read<T: DeserializeOwned>(&mut self, value: Value, now: Instant) -> Option<T> {
-        match serde_json::from_value(value) {
-            Ok(read) => Some(read),
-            Err(error) => {
-                self.tell(format!("read the answer: {error}"), now);
-                None
-            }
-        }
-    }
-
-    /// Reads every list at the next turn.
-    pub fn list_soon(&mut self, now: Instant) {
-        for schedule in &mut self.schedules {
-            schedule.next_at = schedule.next_at.min(now);
-            schedule.again |= schedule.reading;
-        }
-    }
-
-    /// Tries everything that is lost again now.
-    pub fn retry(&mut self, now: Instant) {
-        for schedule in &mut self.schedules {
-            schedule.next_at = now;
-        }
-        for index in 0..self.panes.len() {
-            if matches!(
-                self.panes[index].status,
-                Status::Lost { .. } | Status::Refused(_)
-            ) {
-                self.attach(index, now);
-            }
-        }
-    }
-
-    /// Does what is due.
-    pub fn tick(&mut self, now: Instant) {
-        for (place, schedule) in self.schedules.iter_mut().enumerate() {
-            if !schedule.reading && schedule.next_at <= now {
-                schedule.reading = true;
-                self.effects.push(Effect::List(place));
-            }
-        }
-        for index in 0..self.panes.len() {
-            if matches!(self.panes[index].status, Status::Lost { retry_at, .. } if retry_at <= now)
-            {
-                self.attach(index, now);
-            }
-            let typing = &mut self.panes[index].typing;
-            if typing.as_ref().is_some_and(|(_, until)| *until <= now) {
-                *typing = None;
-                self.dirty = true;
-            }
-        }
-        if self.notice.as_ref().is_some_and(|(_, until)| *until <= now) {
-            self.notice = None;
-            self.dirty = true;
-        }
-        self.fetch_scroll();
-    }
-
-    fn fetch_scroll(&mut self) {
-        let (Some(scroll), Some(pane)) = (&mut self.scroll, self.panes.get(self.focused)) else {
-            return;
-        };
-        let key = pane.key.clone();
-        let Some(Wanted { from, lines }) = scroll.wanted() else {
-            return;
-        };
-        let params = sessions::ReadParams {
-            id: key.id.as_str().to_owned(),
-            lines: Some(lines),
-            scrollback: false,
-            form: sessions::TextForm::Ansi,
-            from,
-        };
-        self.call::<sessions::Read>(key.place, &params, Then::Lines(key));
-    }
-
-    /// When `tick` has something to do next.
-    pub fn deadline(&self) -> Option<Instant> {
-        let lists = self
-            .schedules
-            .iter()
-            .filter(|s| !s.reading)
-            .map(|s| s.next_at);
-        let panes = self.panes.iter().flat_map(|pane| {
-            let retry = match pane.status {
-                Status::Lost { retry_at, .. } => Some(retry_at),
-                _ => None,
-            };
-            [retry, pane.typing.as_ref().map(|(_, until)| *until)]
-        });
-        let notice = self.notice.as_ref().map(|(_, until)| *until);
-        lists.chain(panes.flatten()).chain(notice).min()
-    }
 }
-
-/// Before events are asked for again after their stream ended.
-const FOLLOW_AGAIN: Duration = Duration::from_millis(limits::CONSOLE_LIST_EVERY_MS);

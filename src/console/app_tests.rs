@@ -363,6 +363,13 @@ fn marks_lists_and_ends_never_move_the_focus() {
     );
     assert!(text.contains(&format!("hello from {before}")), "{text}");
     stage.press(KeyCode::Enter, KeyModifiers::NONE);
+    assert_eq!(
+        stage.focused(),
+        before,
+        "that key was meant for the program"
+    );
+    stage.now += Duration::from_secs(1);
+    stage.press(KeyCode::Enter, KeyModifiers::NONE);
     assert_eq!(stage.focused(), "dddd", "a person chose it");
 }
 
@@ -694,6 +701,22 @@ fn an_echo_repaints_its_row_alone() {
         .painter
         .frame(&stage.view.buffer, stage.view.caret, &damage, &mut out);
     assert!(out.len() < 40, "{:?}", String::from_utf8_lossy(&out));
+}
+
+#[test]
+fn an_update_holds_the_screen_back_until_its_end_or_a_while() {
+    let mut stage = Stage::usual(80, 24);
+    let key = here("bbbb");
+    stage.piece(&key, PieceKind::Bytes, b"\x1b[?2026hhalf");
+    let now = stage.now;
+    let pane = stage.app.pane_mut().unwrap();
+    assert!(!pane.may_paint(now));
+    let deadline = pane.paint_deadline().unwrap();
+    assert!(pane.may_paint(deadline));
+    stage.piece(&key, PieceKind::Bytes, b"\x1b[?2026l");
+    let pane = stage.app.pane_mut().unwrap();
+    assert!(pane.may_paint(now));
+    assert_eq!(pane.paint_deadline(), None);
 }
 
 #[test]

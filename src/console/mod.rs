@@ -26,6 +26,7 @@ pub mod mouse;
 mod outer;
 pub mod paint;
 mod pane;
+mod places;
 mod popup;
 mod roster;
 mod route;

@@ -129,7 +129,7 @@ pub struct Pane {
     /// Input waited for an attachment that failed.
     dropped_input: bool,
     retry_ms: u64,
-    synchronized_since: Option<Instant>,
+    held_since: Option<Instant>,
 }
 
 impl Pane {
@@ -155,7 +155,7 @@ impl Pane {
             sent_size: None,
             dropped_input: false,
             retry_ms: limits::CONSOLE_RETRY_MS_MIN,
-            synchronized_since: None,
+            held_since: None,
         }
     }
 
@@ -242,7 +242,7 @@ impl Pane {
         self.outbox_len = 0;
         self.typing = None;
         self.asked_at = None;
-        self.synchronized_since = None;
+        self.held_since = None;
         if self.collecting > 0 {
             // Half a snapshot is no state to go on from.
             self.collecting = 0;
@@ -250,22 +250,20 @@ impl Pane {
         }
     }
 
-    /// Whether the mirror shows a whole state, and no update of the program is half done.
+    /// Whether the mirror shows a whole state, and no update of the program is half done. Neither holds
+    /// the screen back for long.
     pub fn may_paint(&mut self, now: Instant) -> bool {
-        if self.collecting > 0 {
-            return false;
-        }
-        if !self.mirror.is_synchronized() {
-            self.synchronized_since = None;
+        if self.collecting == 0 && !self.mirror.is_synchronized() {
+            self.held_since = None;
             return true;
         }
-        let since = *self.synchronized_since.get_or_insert(now);
+        let since = *self.held_since.get_or_insert(now);
         now.duration_since(since).as_millis() >= u128::from(limits::CONSOLE_SYNC_TIMEOUT_MS)
     }
 
     /// When `may_paint` changes without further output.
     pub fn paint_deadline(&self) -> Option<Instant> {
-        let since = self.synchronized_since?;
+        let since = self.held_since?;
         Some(since + Duration::from_millis(limits::CONSOLE_SYNC_TIMEOUT_MS))
     }
 

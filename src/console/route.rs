@@ -102,6 +102,15 @@ impl App {
     }
 
     fn offer_key(&mut self, key: &KeyEvent, now: Instant) {
+        let quiet = Duration::from_millis(limits::CONSOLE_OFFER_QUIET_MS);
+        if self
+            .offer_pressed
+            .is_some_and(|at| now.duration_since(at) < quiet)
+        {
+            self.offer_pressed = Some(now);
+            return;
+        }
+        self.offer_pressed = None;
         let candidates = self.scheduler.candidates();
         let at = self
             .offer

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::base::{EpochMillis, limits};
 use crate::platform::tty::{self, Signals, Told};
+use crate::platform::{Output, Waited};
 use crate::wire::messages::sessions::{self, ListParams};
 use crate::wire::stream::Piece;
 use crate::wire::{Code, Fault, Method};
@@ -27,7 +28,7 @@ use super::backend::{Backend, Place};
 use super::input::Reader;
 use super::outer::{self, Outer};
 use super::paint::{Damage, Painter};
-use super::pane::How;
+use super::pane::{How, Pane};
 use super::view::{View, Wishes};
 
 /// Frames of small output that may follow each other at once.
@@ -97,6 +98,9 @@ pub async fn run(options: Options) -> Result<Left, Fault> {
         changed: true,
         credit: ECHO_CREDIT_MAX,
         painted_at: now,
+        paint_at: None,
+        copy: None,
+        bell: false,
         chrome_at: now + CHROME_EVERY,
         escape_at: None,
         left: None,
@@ -135,6 +139,12 @@ struct Console {
     changed: bool,
     credit: u32,
     painted_at: Instant,
+    /// When a frame that had to wait may be painted, if nothing else happens before.
+    paint_at: Option<Instant>,
+    /// For the outer terminal's clipboard, with the next frame: the last text wins.
+    copy: Option<String>,
+    /// Ring with the next frame.
+    bell: bool,
     chrome_at: Instant,
     escape_at: Option<Instant>,
     left: Option<Left>,
@@ -142,11 +152,10 @@ struct Console {
 
 /// What one wait ended with.
 enum Woken {
-    Input(io::Result<Option<crossterm::event::Event>>),
+    Terminal(io::Result<Waited>),
     Piece(usize, Option<Piece>),
     Happened(Happened),
     Told(Told),
-    Writable(io::Result<()>),
     Time,
 }
 
@@ -162,8 +171,15 @@ impl Console {
                 return left;
             }
             match self.wait(&mut input).await {
-                Woken::Input(Ok(event)) => self.take_input(event, &mut input),
-                Woken::Input(Err(_)) | Woken::Writable(Err(_)) => return Left::TerminalGone,
+                Woken::Terminal(Ok(Waited::Writable)) => {
+                    self.blocked = false;
+                    self.write();
+                }
+                Woken::Terminal(Ok(Waited::Bytes)) => self.take_input(None, &mut input),
+                Woken::Terminal(Ok(Waited::Event(event))) => {
+                    self.take_input(Some(event), &mut input);
+                }
+                Woken::Terminal(Err(_)) => return Left::TerminalGone,
                 Woken::Piece(index, piece) => self.take_pieces(index, piece),
                 Woken::Happened(happened) => {
                     self.changed = true;
@@ -172,10 +188,6 @@ impl Console {
                 Woken::Told(Told::End) => return Left::Told,
                 Woken::Told(Told::Resized) => self.resized(),
                 Woken::Told(Told::Continued) => self.enter_again(),
-                Woken::Writable(Ok(())) => {
-                    self.blocked = false;
-                    self.write();
-                }
                 Woken::Time => self.time(),
             }
         }
@@ -192,44 +204,26 @@ impl Console {
             }
             Poll::Pending
         });
-        // One terminal handle is read and written: both are asked in one future.
-        let tty = &mut self.outer.tty;
-        if self.blocked {
-            tokio::select! {
-                biased;
-                told = self.signals.recv() => Woken::Told(told),
-                writable = tty.writable() => Woken::Writable(writable),
-                (index, piece) = pieces => Woken::Piece(index, piece),
-                Some(happened) = self.recv.recv() => Woken::Happened(happened),
-                () = until(deadline) => Woken::Time,
-            }
+        let output = if self.blocked {
+            Output::Wanted
         } else {
-            tokio::select! {
-                biased;
-                read = tty.read(input) => Woken::Input(read),
-                told = self.signals.recv() => Woken::Told(told),
-                (index, piece) = pieces => Woken::Piece(index, piece),
-                Some(happened) = self.recv.recv() => Woken::Happened(happened),
-                () = until(deadline) => Woken::Time,
-            }
+            Output::Unwanted
+        };
+        tokio::select! {
+            biased;
+            waited = self.outer.tty.wait(output, input) => Woken::Terminal(waited),
+            told = self.signals.recv() => Woken::Told(told),
+            (index, piece) = pieces => Woken::Piece(index, piece),
+            Some(happened) = self.recv.recv() => Woken::Happened(happened),
+            () = until(deadline) => Woken::Time,
         }
     }
 
     fn deadline(&self) -> Instant {
         let mut at = self.chrome_at;
-        let others = [self.app.deadline(), self.escape_at];
+        let others = [self.app.deadline(), self.escape_at, self.paint_at];
         for other in others.into_iter().flatten() {
             at = at.min(other);
-        }
-        if self.changed || self.app.dirty {
-            let sync = self
-                .app
-                .panes
-                .iter()
-                .filter_map(|pane| pane.paint_deadline())
-                .min();
-            let frame = self.painted_at + Duration::from_millis(limits::CONSOLE_FRAME_MS);
-            at = at.min(sync.map_or(frame, |sync| sync.max(frame)));
         }
         at
     }
@@ -321,13 +315,8 @@ impl Console {
                         }))
                     });
                 }
-                Effect::Copy(text) => self.pending.extend(outer::copy_sequence(&text)),
-                Effect::Bell => {
-                    // One bell a frame is as loud as many.
-                    if self.pending.last() != Some(&7) {
-                        self.pending.push(7);
-                    }
-                }
+                Effect::Copy(text) => self.copy = Some(text),
+                Effect::Bell => self.bell = true,
                 Effect::Redraw => self.repaint(),
                 Effect::Suspend => self.suspend(now),
                 Effect::Leave(left) => self.left = Some(left),
@@ -435,8 +424,15 @@ impl Console {
     }
 
     fn paint_if_due(&mut self, now: Instant) {
+        self.paint_at = None;
         if self.blocked {
             return;
+        }
+        if let Some(text) = self.copy.take() {
+            self.pending.extend(outer::copy_sequence(&text));
+        }
+        if std::mem::take(&mut self.bell) {
+            self.pending.push(7);
         }
         if !self.changed && !self.app.dirty {
             return self.write();
@@ -448,15 +444,16 @@ impl Console {
             .iter_mut()
             .fold(true, |ready, pane| pane.may_paint(now) & ready);
         if !ready && !popup {
+            self.paint_at = self.app.panes.iter().filter_map(Pane::paint_deadline).min();
             return;
         }
         let frame = Duration::from_millis(limits::CONSOLE_FRAME_MS);
-        let passed = now.duration_since(self.painted_at);
-        let frames =
-            (passed.as_micros() / frame.as_micros()).min(u128::from(ECHO_CREDIT_MAX)) as u32;
-        let due = frames > 0;
+        let passed = now.duration_since(self.painted_at).as_micros() / frame.as_micros();
+        // INVARIANT: at most the credit's bound, which fits.
+        let frames = passed.min(u128::from(ECHO_CREDIT_MAX)) as u32;
         let echo = self.fed <= limits::CONSOLE_ECHO_LEN_MAX && self.credit + frames > 0;
-        if !due && !echo {
+        if frames == 0 && !echo {
+            self.paint_at = Some(self.painted_at + frame);
             return;
         }
         self.credit = (self.credit + frames)
@@ -524,15 +521,17 @@ impl Console {
     async fn drain(&mut self) {
         let end = Instant::now() + Duration::from_millis(limits::CONSOLE_RESTORE_TIMEOUT_MS);
         self.write();
+        let mut ignored = Vec::new();
         while self.blocked && self.written < self.pending.len() {
             tokio::select! {
-                writable = self.outer.tty.writable() => {
-                    if writable.is_err() {
-                        return;
+                waited = self.outer.tty.wait(Output::Wanted, &mut ignored) => match waited {
+                    Ok(Waited::Writable) => {
+                        self.blocked = false;
+                        self.write();
                     }
-                    self.blocked = false;
-                    self.write();
-                }
+                    Ok(_) => ignored.clear(),
+                    Err(_) => return,
+                },
                 () = until(end) => return,
             }
         }

@@ -42,6 +42,23 @@ pub fn guard_main() -> std::process::ExitCode {
     native::guard_main()
 }
 
+/// Whether a wait for the outer terminal ends when it takes bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    Wanted,
+    Unwanted,
+}
+
+/// What a wait for the outer terminal ended with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// Input was appended.
+    Bytes,
+    /// Input came as an event.
+    Event(crossterm::event::Event),
+    Writable,
+}
+
 /// What all processors together have done since boot, in the platform's own ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTimes {

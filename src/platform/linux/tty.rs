@@ -6,12 +6,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crossterm::event::Event;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal as Number, kill_current_process_group};
 use rustix::termios::{self, OptionalActions, Termios};
 use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::platform::{Output, Waited};
 
 /// What has to be put back, also by a panic hook that knows nothing else.
 struct Changed {
@@ -79,23 +80,25 @@ impl Tty {
         Ok(rustix::io::write(self.fd.get_ref(), bytes)?)
     }
 
-    /// Waits until the terminal takes bytes again. Call it after `write` gave `WouldBlock`.
-    pub async fn writable(&self) -> io::Result<()> {
-        self.fd.writable().await?.clear_ready();
-        Ok(())
-    }
-
-    /// Waits for input and appends it; `UnexpectedEof` when the terminal is gone. This platform gives
-    /// bytes, never events. Dropping the future loses nothing.
-    pub async fn read(&mut self, into: &mut Vec<u8>) -> io::Result<Option<Event>> {
+    /// Waits for input, which is appended, and with `output` also until the terminal takes bytes again,
+    /// as it has to after `write` gave `WouldBlock`. `UnexpectedEof` when the terminal is gone. This
+    /// platform gives bytes, never events. Dropping the future loses nothing.
+    pub async fn wait(&mut self, output: Output, into: &mut Vec<u8>) -> io::Result<Waited> {
         loop {
-            let mut ready = self.fd.readable().await?;
+            let mut ready = tokio::select! {
+                biased;
+                ready = self.fd.readable() => ready?,
+                ready = self.fd.writable(), if output == Output::Wanted => {
+                    ready?.clear_ready();
+                    return Ok(Waited::Writable);
+                }
+            };
             let mut buffer = [0; 4096];
             match rustix::io::read(ready.get_inner(), &mut buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(len) => {
                     into.extend_from_slice(&buffer[..len]);
-                    return Ok(None);
+                    return Ok(Waited::Bytes);
                 }
                 Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
                 Err(rustix::io::Errno::INTR) => {}

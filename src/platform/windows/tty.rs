@@ -8,6 +8,7 @@ use crossterm::{event, terminal};
 use tokio::sync::mpsc;
 
 use crate::base::limits;
+use crate::platform::{Output, Waited};
 
 static CHANGED: AtomicBool = AtomicBool::new(false);
 
@@ -65,15 +66,14 @@ impl Tty {
         Ok(bytes.len())
     }
 
-    /// Ready at once.
-    pub async fn writable(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// The next event; this platform never gives bytes. Dropping the future loses nothing.
-    pub async fn read(&mut self, _into: &mut Vec<u8>) -> io::Result<Option<Event>> {
+    /// Waits for the next event; this platform never gives bytes, and its output is always ready.
+    /// Dropping the future loses nothing.
+    pub async fn wait(&mut self, output: Output, _into: &mut Vec<u8>) -> io::Result<Waited> {
+        if output == Output::Wanted {
+            return Ok(Waited::Writable);
+        }
         match self.events.recv().await {
-            Some(event) => event.map(Some),
+            Some(event) => event.map(Waited::Event),
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
