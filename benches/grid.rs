@@ -2,34 +2,10 @@
 //! targets are 60 MB/s of lines and of agents' frames (goal for lines 120), 2 MB for a session with 10,000
 //! lines of scrollback, 0.3 MB for an empty one, and 1 and 10 ms for a snapshot.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use wingman::script::memory::Meter;
 use wingman::terminal::grid::{Case, Effect, Grid, Options, Role, Scrollback, Size};
-
-/// Counts the bytes in use.
-struct Counting;
-
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const TOTAL_LEN: usize = 20 * 1024 * 1024;
 const CHUNK_LEN: usize = 64 * 1024;
@@ -121,14 +97,21 @@ fn main() {
     // The parser that all grids of a thread share is not part of any of them.
     let mut warm = grid();
     feed_all(&mut warm, b"\x1b[mx");
-    let before = IN_USE.load(Ordering::Relaxed);
+    let meter = Meter::start();
     let mut full = grid();
-    let empty = IN_USE.load(Ordering::Relaxed) - before;
-    println!("figure grid_empty_memory {:.2} MB", empty as f64 / 1e6);
-    feed_all(&mut full, &lines(1_100_000));
+    println!(
+        "figure grid_empty_memory {:.2} MB",
+        meter.held() as f64 / 1e6
+    );
+    {
+        let text = lines(1_100_000);
+        feed_all(&mut full, &text);
+    }
     assert_eq!(full.history_len(), 10_000);
-    let held = IN_USE.load(Ordering::Relaxed) - before;
-    println!("figure grid_full_memory {:.2} MB", held as f64 / 1e6);
+    println!(
+        "figure grid_full_memory {:.2} MB",
+        meter.held() as f64 / 1e6
+    );
     println!(
         "figure grid_full_memory_estimate {:.2} MB",
         full.memory_bytes() as f64 / 1e6
