@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use wingman::script::memory::Meter;
 use wingman::terminal::grid::{Case, Effect, Grid, Options, Role, Scrollback, Size};
 
 const TOTAL_LEN: usize = 20 * 1024 * 1024;
@@ -96,15 +97,23 @@ fn main() {
     // The parser that all grids of a thread share is not part of any of them.
     let mut warm = grid();
     feed_all(&mut warm, b"\x1b[mx");
+    let meter = Meter::start();
     let mut full = grid();
     println!(
         "figure grid_empty_memory {:.2} MB",
-        full.memory_bytes() as f64 / 1e6
+        meter.held() as f64 / 1e6
     );
-    feed_all(&mut full, &lines(1_100_000));
+    {
+        let text = lines(1_100_000);
+        feed_all(&mut full, &text);
+    }
     assert_eq!(full.history_len(), 10_000);
     println!(
         "figure grid_full_memory {:.2} MB",
+        meter.held() as f64 / 1e6
+    );
+    println!(
+        "figure grid_full_memory_estimate {:.2} MB",
         full.memory_bytes() as f64 / 1e6
     );
     time("grid_snapshot_screen", || full.snapshot(Scrollback::None));

@@ -37,26 +37,8 @@ pub fn assert_same(copy: &Grid, of: &Grid, what: &str) {
     );
 }
 
-/// Pieces that programs are made of, often broken on purpose.
-fn piece() -> impl Strategy<Value = Vec<u8>> {
-    let fixed = |text: &'static str| Just(text.as_bytes().to_vec());
-    let text = prop_oneof![
-        "[ -~]{1,30}".prop_map(String::into_bytes),
-        "[a-z世界é́\u{1f600}]{1,12}".prop_map(String::into_bytes),
-        fixed("\r\n"),
-        fixed("\n"),
-        fixed("\t"),
-        fixed("\x08"),
-    ];
-    let number = prop_oneof![4 => 0_u16..12, 1 => 0_u16..400];
-    let control = (
-        prop_oneof![Just(""), Just("?"), Just(">"), Just("=")],
-        number.clone(),
-        number,
-        "[@A-HJ-MPSTXZabcdefghlmnpqrstux`]",
-    )
-        .prop_map(|(marker, a, b, last)| format!("\x1b[{marker}{a};{b}{last}").into_bytes());
-    let modes = (
+fn mode() -> impl Strategy<Value = Vec<u8>> {
+    (
         prop::sample::select(vec![
             "?1", "?5", "?6", "?7", "?9", "?12", "?25", "?47", "?1000", "?1002", "?1003", "?1004",
             "?1005", "?1006", "?1007", "?1015", "?1042", "?1048", "?1049", "?2004", "?2026", "4",
@@ -64,8 +46,11 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
         ]),
         prop::bool::weighted(0.6),
     )
-        .prop_map(|(mode, on)| format!("\x1b[{mode}{}", if on { 'h' } else { 'l' }).into_bytes());
-    let style = prop::sample::select(vec![
+        .prop_map(|(mode, on)| format!("\x1b[{mode}{}", if on { 'h' } else { 'l' }).into_bytes())
+}
+
+fn style() -> impl Strategy<Value = Vec<u8>> {
+    prop::sample::select(vec![
         "\x1b[m",
         "\x1b[1;31m",
         "\x1b[4:3;58:2::1:2:3m",
@@ -75,8 +60,11 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
         "\x1b[44m",
         "\x1b[91;105m",
     ])
-    .prop_map(|text| text.as_bytes().to_vec());
-    let odd = prop::sample::select(vec![
+    .prop_map(|text| text.as_bytes().to_vec())
+}
+
+fn odd() -> impl Strategy<Value = Vec<u8>> {
+    prop::sample::select(vec![
         "\x1b7",
         "\x1b8",
         "\x1bM",
@@ -128,13 +116,34 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
         "\x1b_Gi=31,a=q;AAAA\x1b\\",
         "\x1bP$qm\x1b\\",
     ])
-    .prop_map(|text| text.as_bytes().to_vec());
+    .prop_map(|text| text.as_bytes().to_vec())
+}
+
+/// Pieces that programs are made of, often broken on purpose.
+fn piece() -> impl Strategy<Value = Vec<u8>> {
+    let fixed = |text: &'static str| Just(text.as_bytes().to_vec());
+    let text = prop_oneof![
+        "[ -~]{1,30}".prop_map(String::into_bytes),
+        "[a-z世界é́\u{1f600}]{1,12}".prop_map(String::into_bytes),
+        fixed("\r\n"),
+        fixed("\n"),
+        fixed("\t"),
+        fixed("\x08"),
+    ];
+    let number = prop_oneof![4 => 0_u16..12, 1 => 0_u16..400];
+    let control = (
+        prop_oneof![Just(""), Just("?"), Just(">"), Just("=")],
+        number.clone(),
+        number,
+        "[@A-HJ-MPSTXZabcdefghlmnpqrstux`]",
+    )
+        .prop_map(|(marker, a, b, last)| format!("\x1b[{marker}{a};{b}{last}").into_bytes());
     prop_oneof![
         6 => text,
         4 => control,
-        2 => modes,
-        3 => style,
-        4 => odd,
+        2 => mode(),
+        3 => style(),
+        4 => odd(),
         1 => prop::collection::vec(any::<u8>(), 1..12),
     ]
 }

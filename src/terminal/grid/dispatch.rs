@@ -28,7 +28,7 @@ pub(super) struct Dispatch<'a> {
 }
 
 /// Characters below this one are never combining marks.
-pub(super) const FIRST_MARK: char = '\u{300}';
+pub(super) const FIRST_MARK: char = '\u{a0}';
 
 impl Dispatch<'_> {
     pub(super) fn reply(&mut self, bytes: impl Into<Vec<u8>>) {

@@ -303,7 +303,11 @@ impl Handler for Dispatch<'_> {
     fn reset_state(&mut self) {
         let alternate = self.engine.is_alternate();
         let titled = self.engine.shadow.title.is_some();
+        let synchronized = self.engine.shadow.synchronized;
         self.engine.reset();
+        if synchronized {
+            self.effects.push(Effect::Synchronized(false));
+        }
         if alternate {
             self.effects.push(Effect::AlternateScreen(false));
         }
