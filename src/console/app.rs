@@ -489,6 +489,9 @@ impl App {
         if let Some(notice) = applied.notice {
             self.tell(notice, now);
         }
+        if applied.dismissed && focused {
+            self.effects.push(Effect::Leave(Left::Detached));
+        }
         if applied.ended {
             self.offer = Some(0);
             if focused {

@@ -85,6 +85,8 @@ pub struct Applied {
     /// For the footer.
     pub notice: Option<String>,
     pub ended: bool,
+    /// Somebody sent this console away.
+    pub dismissed: bool,
 }
 
 /// Why typing was not taken.
@@ -392,7 +394,14 @@ impl Pane {
                 });
                 applied.ended = true;
             }
-            Control::Error { message, .. } => {
+            Control::Error { code, message } => {
+                if code == Code::ConsoleDetached.as_str() {
+                    // It comes back only when its person wants that.
+                    applied.dismissed = true;
+                    applied.status_changed = true;
+                    self.drop_stream();
+                    self.status = Status::Refused(super::cell::clean(&message));
+                }
                 applied.notice = Some(super::cell::clean(&message));
             }
             Control::Generation { .. }
