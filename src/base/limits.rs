@@ -460,7 +460,7 @@ pub const CONSOLE_RETRY_MS_MIN: u64 = 200;
 pub const CONSOLE_RETRY_MS_MAX: u64 = 5_000;
 /// Between two looks at the list of a place that tells no events, and of one that does.
 pub const CONSOLE_LIST_EVERY_MS: u64 = 2_000;
-pub const CONSOLE_LIST_EVERY_QUIET_MS: u64 = 15_000;
+pub const CONSOLE_LIST_EVERY_QUIET_MS: u64 = 5_000;
 /// How long events are gathered before the list is read again.
 pub const CONSOLE_LIST_GATHER_MS: u64 = 50;
 /// Sessions whose last screen is kept for a quick return. More: the oldest is forgotten.

@@ -134,7 +134,8 @@ impl Stage {
                 }
                 self.painter.forget(*cols, *rows);
                 self.buffer = Buffer::new(*cols, *rows);
-                self.outer.screen_mut().set_size(*rows, *cols);
+                // A fresh one: vt100 panics on wide characters that its own resize cut in half.
+                self.outer = vt100::Parser::new(*rows, *cols, 0);
                 self.all = true;
             }
             Step::Attach => {
