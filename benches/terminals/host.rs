@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -271,17 +272,26 @@ impl Drop for Machine {
     }
 }
 
+/// Counts tmux's servers: one that is told to end may still answer on its socket for a while.
+static SERVERS: AtomicUsize = AtomicUsize::new(0);
+
 fn tmux_command(args: &[&str]) -> Command {
-    let mut all = vec!["-L", "wingman-bench", "-f", "/dev/null"];
+    let socket = format!("wingman-bench-{}", SERVERS.load(Ordering::Relaxed));
+    let mut all = vec!["-L", &socket, "-f", "/dev/null"];
     all.extend(args);
     Screen::command("tmux", &all)
 }
 
-/// tmux with one session, on a terminal.
-pub fn tmux(program: &[&str]) -> Screen {
+fn fresh_tmux() {
     let _ = tmux_command(&["kill-server"])
         .stderr(Stdio::null())
         .status();
+    SERVERS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// tmux with one session, on a terminal.
+pub fn tmux(program: &[&str]) -> Screen {
+    fresh_tmux();
     let mut args = vec!["new-session", "-x", "120", "-y", "40"];
     args.extend(program);
     Screen::start(&mut tmux_command(&args))

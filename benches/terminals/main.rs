@@ -218,11 +218,7 @@ fn attach() {
     let mut first = host::tmux(&["sh", "-c", &fill]);
     first.wait_for(MARK);
     first.settle();
-    figure(
-        "attach_tmux",
-        measure(Box::new(host::tmux_attach)),
-        "ms",
-    );
+    figure("attach_tmux", measure(Box::new(host::tmux_attach)), "ms");
     drop(first);
     let machine = Machine::agent();
     machine.new_session("full", &["sh", "-c", &fill]);

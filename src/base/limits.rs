@@ -447,6 +447,8 @@ pub const CONSOLE_ESCAPE_MS: u64 = 20;
 pub const CONSOLE_FRAME_MS: u64 = 16;
 /// Output since the last frame, in bytes, up to which a frame follows at once: an echo.
 pub const CONSOLE_ECHO_LEN_MAX: usize = 4 * 1024;
+/// How long after a key small output counts as its answer and is painted at once, frame after frame.
+pub const CONSOLE_ANSWER_MS: u64 = 100;
 /// How long a synchronized update of a program, or a snapshot on its way, may hold back the screen.
 pub const CONSOLE_SYNC_TIMEOUT_MS: u64 = 150;
 /// Bytes read from one session before the keyboard is looked at again.

@@ -98,6 +98,7 @@ pub async fn run(options: Options) -> Result<Left, Fault> {
         changed: true,
         credit: ECHO_CREDIT_MAX,
         painted_at: now,
+        typed_at: None,
         paint_at: None,
         copy: None,
         bell: false,
@@ -139,6 +140,8 @@ struct Console {
     changed: bool,
     credit: u32,
     painted_at: Instant,
+    /// When the person typed last: what follows at once is most likely the answer.
+    typed_at: Option<Instant>,
     /// When a frame that had to wait may be painted, if nothing else happens before.
     paint_at: Option<Instant>,
     /// For the outer terminal's clipboard, with the next frame: the last text wins.
@@ -250,6 +253,7 @@ impl Console {
         let events: Vec<_> = event.into_iter().chain(self.reader.by_ref()).collect();
         for event in events {
             self.app.input(event, now);
+            self.typed_at = Some(now);
         }
         let wait = Duration::from_millis(limits::CONSOLE_ESCAPE_MS);
         self.escape_at = self.reader.is_unsettled().then(|| now + wait);
@@ -451,7 +455,12 @@ impl Console {
         let passed = now.duration_since(self.painted_at).as_micros() / frame.as_micros();
         // INVARIANT: at most the credit's bound, which fits.
         let frames = passed.min(u128::from(ECHO_CREDIT_MAX)) as u32;
-        let echo = self.fed <= limits::CONSOLE_ECHO_LEN_MAX && self.credit + frames > 0;
+        let answer = Duration::from_millis(limits::CONSOLE_ANSWER_MS);
+        let answers = self
+            .typed_at
+            .is_some_and(|at| now.duration_since(at) < answer);
+        let small = self.fed <= limits::CONSOLE_ECHO_LEN_MAX;
+        let echo = small && (answers || self.credit + frames > 0);
         if frames == 0 && !echo {
             self.paint_at = Some(self.painted_at + frame);
             return;

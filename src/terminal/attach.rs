@@ -432,14 +432,7 @@ impl Session {
     /// The screen that stands for what a lagging console missed.
     fn take_screen(&self, outbox: &Outbox) {
         let screen = lock(&self.screen);
-        let (offset, snapshot, pending) = Self::snapshot(&screen);
-        let size = screen.grid.size();
-        let announcement = Control::Screen {
-            offset,
-            length: snapshot.len() as u64,
-            cols: size.cols,
-            rows: size.rows,
-        };
+        let (announcement, snapshot, pending) = Self::image(&screen);
         outbox.replace(announcement, &snapshot, pending);
     }
 

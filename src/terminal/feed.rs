@@ -177,12 +177,17 @@ impl Session {
             let mut screen = lock(&self.screen);
             screen.resize(at, size, now);
             let seats = lock(&self.seats);
-            for seat in seats.consoles.values() {
-                seat.outbox.push_control(Control::Resize {
-                    cols: size.cols,
-                    rows: size.rows,
-                    offset: Some(at.offset),
-                });
+            if !seats.consoles.is_empty() {
+                let (announcement, image, pending) = Self::image(&screen);
+                for seat in seats.consoles.values() {
+                    seat.outbox.push_control(Control::Resize {
+                        cols: size.cols,
+                        rows: size.rows,
+                        offset: Some(at.offset),
+                    });
+                    seat.outbox
+                        .push_screen(announcement.clone(), &image, &pending);
+                }
             }
         }
         self.due_for_checkpoint(now);

@@ -132,6 +132,30 @@ impl Outbox {
         self.ready.notify_one();
     }
 
+    /// The screen after a change of size, behind what waits: a mirror has not the scrollback that
+    /// its owner's grid reflows with. One that waits already is superseded by a fresh one.
+    pub fn push_screen(&self, announcement: Control, screen: &Bytes, after: &Bytes) {
+        let mut inner = self.lock();
+        if inner.closed || inner.lagging {
+            return;
+        }
+        let waits = |item: &Item| matches!(item, Item::Image(PieceKind::Screen, _));
+        if inner.items.iter().any(waits) {
+            inner.start_lagging();
+        } else {
+            inner.items.push_back(Item::Control(announcement));
+            for part in cut(screen) {
+                inner.items.push_back(Item::Image(PieceKind::Screen, part));
+            }
+            inner.waiting += after.len();
+            if !after.is_empty() {
+                inner.items.push_back(Item::Bytes(after.clone()));
+            }
+        }
+        drop(inner);
+        self.ready.notify_one();
+    }
+
     /// The screen that stands for what was dropped, and the bytes after it. Goes before everything
     /// that waits.
     pub fn replace(&self, announcement: Control, screen: &Bytes, after: Bytes) {

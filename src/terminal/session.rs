@@ -32,7 +32,7 @@ use crate::model::attention::SessionAttention;
 use crate::model::lease::LeaseState;
 use crate::wire::event::{Draft, name};
 use crate::wire::messages::attention::State;
-use crate::wire::messages::sessions::{AttachMode, Console, Location, Session as Record};
+use crate::wire::messages::sessions::{AttachMode, Console, Control, Location, Session as Record};
 use crate::wire::{Code, Fault};
 
 /// What became of a session's program.
@@ -353,6 +353,19 @@ impl Session {
         }
         writer.fetch(from, length).ok()?;
         answer.await.ok()
+    }
+
+    /// A screen piece as it is announced, and the bytes after it.
+    pub(super) fn image(screen: &Screen) -> (Control, Bytes, Bytes) {
+        let (offset, snapshot, pending) = Self::snapshot(screen);
+        let size = screen.grid.size();
+        let announcement = Control::Screen {
+            offset,
+            length: snapshot.len() as u64,
+            cols: size.cols,
+            rows: size.rows,
+        };
+        (announcement, snapshot, pending)
     }
 
     /// The screen and the bytes after it, for a console that comes or lags.
