@@ -7,14 +7,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
-use crate::client::Caller;
-use crate::wire::Fault;
+use crate::client::{self, Caller};
 use crate::wire::event::name;
 use crate::wire::messages::events::FollowParams;
 use crate::wire::messages::sessions::{AttachParams, AttachReply};
 use crate::wire::stream::StreamEnd;
+use crate::wire::{Code, Fault};
 
 /// An answer that will come.
 pub type Answer<T> = Pin<Box<dyn Future<Output = Result<T, Fault>> + Send>>;
@@ -42,14 +42,42 @@ pub struct Place {
     pub backend: Arc<dyn Backend>,
 }
 
-/// The real wire.
+/// The real wire. A connection that has ended is made anew by the next call, so that a console
+/// outlives the agent that it talked to.
+#[derive(Clone)]
 pub struct Remote {
-    caller: Caller,
+    place: client::Place,
+    caller: Arc<Mutex<Option<Caller>>>,
 }
 
 impl Remote {
-    pub fn new(caller: Caller) -> Self {
-        Self { caller }
+    /// A place, and the connection to it that stands.
+    pub fn new(place: client::Place, caller: Caller) -> Self {
+        Self {
+            place,
+            caller: Arc::new(Mutex::new(Some(caller))),
+        }
+    }
+
+    async fn caller(&self) -> Result<Caller, Fault> {
+        let mut slot = self.caller.lock().await;
+        if let Some(caller) = &*slot {
+            return Ok(caller.clone());
+        }
+        let caller = client::connect(self.place.clone()).await?;
+        Ok(slot.insert(caller).clone())
+    }
+
+    /// Forgets a connection that a fault shows to be gone.
+    async fn judge<T>(&self, outcome: Result<T, Fault>) -> Result<T, Fault> {
+        if let Err(fault) = &outcome
+            && [Code::LinkClosed, Code::EndpointUnavailable]
+                .iter()
+                .any(|code| code.as_str() == fault.code_text())
+        {
+            *self.caller.lock().await = None;
+        }
+        outcome
     }
 }
 
@@ -70,25 +98,34 @@ const CHANGES: &[&str] = &[
 
 impl Backend for Remote {
     fn call(&self, method: &'static str, params: Value) -> Answer<Value> {
-        let caller = self.caller.clone();
-        Box::pin(async move { Ok(caller.call_named(method, params).await?.0) })
+        let remote = self.clone();
+        Box::pin(async move {
+            let answer = remote.caller().await?.call_named(method, params).await;
+            Ok(remote.judge(answer).await?.0)
+        })
     }
 
     fn attach(&self, params: AttachParams) -> Answer<(AttachReply, StreamEnd)> {
-        let caller = self.caller.clone();
-        Box::pin(async move { caller.attach(&params).await })
+        let remote = self.clone();
+        Box::pin(async move {
+            let attached = remote.caller().await?.attach(&params).await;
+            remote.judge(attached).await
+        })
     }
 
     fn follow(&self, changed: mpsc::Sender<()>) -> Answer<()> {
-        let caller = self.caller.clone();
+        let remote = self.clone();
         Box::pin(async move {
             let params = FollowParams {
                 follow: true,
                 ..FollowParams::default()
             };
-            let mut events = caller.follow_events(params).await?;
+            let events = remote.caller().await?.follow_events(params).await;
+            let mut events = remote.judge(events).await?;
             while let Some(record) = events.next().await {
-                if CHANGES.contains(&record?.event_type.as_str()) {
+                let record = remote.judge(record).await?;
+                if CHANGES.contains(&record.event_type.as_str()) {
+                    // A full queue tells the same already.
                     let _ = changed.try_send(());
                 }
             }

@@ -68,7 +68,8 @@ async fn places(globals: &Globals, paths: &Paths) -> Result<Vec<Place>, Fault> {
         server: Some("local".into()),
         ..Wanted::default()
     };
-    let caller = match connect(find(&here, paths)?).await {
+    let found = find(&here, paths)?;
+    let caller = match connect(found.clone()).await {
         Err(fault) if fault.code_text() == Code::EndpointUnavailable.as_str() => {
             start_agent(globals, paths)?;
             wait_for_agent(&here, paths).await?
@@ -78,7 +79,7 @@ async fn places(globals: &Globals, paths: &Paths) -> Result<Vec<Place>, Fault> {
     let mut places = vec![Place {
         name: "this machine".into(),
         local: true,
-        backend: Arc::new(Remote::new(caller)),
+        backend: Arc::new(Remote::new(found, caller)),
     }];
     let server = login::read(&paths.login())?.is_some() || record::read(&paths.record())?.is_some();
     if server && wanted.server.is_none() {
@@ -93,11 +94,11 @@ async fn place(found: Found) -> Result<Place, Fault> {
         Found::Local(_) => "this machine".into(),
     };
     let local = matches!(found, Found::Local(_));
-    let caller: Caller = connect(found).await?;
+    let caller: Caller = connect(found.clone()).await?;
     Ok(Place {
         name,
         local,
-        backend: Arc::new(Remote::new(caller)),
+        backend: Arc::new(Remote::new(found, caller)),
     })
 }
 

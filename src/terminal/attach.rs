@@ -389,6 +389,13 @@ impl Session {
         self.tell(name::CONSOLE_DETACHED, payload);
     }
 
+    /// Ends every stream because the agent ends; consoles come back to the next one.
+    pub(super) fn hang_up(&self) {
+        for seat in lock(&self.seats).consoles.values() {
+            seat.outbox.close(Some(STOPPED));
+        }
+    }
+
     /// Detaches one console or all of them; answers how many.
     pub fn detach(&self, console: Option<&ConsoleId>) -> u32 {
         let seats = lock(&self.seats);
@@ -473,6 +480,7 @@ impl super::session::Seats {
 const GONE: &str = "gone";
 const REPLACED: &str = "replaced";
 const DETACHED: &str = "detached";
+const STOPPED: &str = "agent_stopped";
 const STALLED: &str = "console_too_slow";
 
 /// Sends what waits for a console until it is closed. A console that takes nothing for too long is

@@ -605,7 +605,7 @@ impl Sessions {
     pub fn close(&self) {
         self.hub.stop();
         for session in self.list() {
-            session.detach(None);
+            session.hang_up();
             if let Ok(writer) = session.live() {
                 {
                     let mut screen = lock(&session.screen);
