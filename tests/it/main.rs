@@ -27,6 +27,7 @@ mod ipc;
 mod journal;
 mod link;
 mod link_support;
+mod netns;
 mod openapi;
 mod peer;
 mod process;

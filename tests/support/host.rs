@@ -89,13 +89,18 @@ impl Host {
     }
 
     fn spawn(&self, args: &[&str], log: &str) -> Role {
+        self.role_in(self.command(args), log)
+    }
+
+    /// Starts a role by a command of one's own; what it prints goes to a file of this machine.
+    pub fn role_in(&self, mut command: Command, log: &str) -> Role {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
             .open(self.dir.path().join(log))
             .expect("open a log");
-        let child = self
-            .command(args)
+        let child = command
+            .stdin(Stdio::null())
             .stdout(log.try_clone().expect("one log for both"))
             .stderr(log)
             .spawn()

@@ -51,16 +51,16 @@ fn hash_cursor(cursor: &Cursor<Cell>, hash: &mut impl Hasher) {
     }
 }
 
-/// A quick hash of a row as it looks.
+/// A quick hash of a row as it looks. A console asks for that of every row at every frame, so four
+/// cells are mixed side by side.
 pub(super) fn row(cells: &[Cell]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut mix = |value: u64| {
-        hash = (hash ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        hash ^= hash >> 29;
-    };
-    for cell in cells {
-        mix(u64::from(u32::from(cell.c)) << 16 | u64::from(cell.flags.bits()));
-        mix(color_bits(cell.fg) << 32 | color_bits(cell.bg));
+    const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut lanes = [SPREAD, !SPREAD, SPREAD << 7, SPREAD >> 7];
+    for (index, cell) in cells.iter().enumerate() {
+        let lane = &mut lanes[index % 4];
+        let text = u64::from(u32::from(cell.c)) << 16 | u64::from(cell.flags.bits());
+        let colors = color_bits(cell.fg) << 32 | color_bits(cell.bg);
+        *lane = (*lane ^ text).wrapping_mul(SPREAD).rotate_left(29) ^ colors.wrapping_mul(!SPREAD);
         if cell.extra.is_some() {
             let mut extra = DefaultHasher::new();
             cell.zerowidth().hash(&mut extra);
@@ -68,14 +68,17 @@ pub(super) fn row(cells: &[Cell]) -> u64 {
             cell.hyperlink()
                 .map(|link| link.uri().to_owned())
                 .hash(&mut extra);
-            mix(extra.finish());
+            *lane ^= extra.finish();
         }
     }
-    hash
+    lanes.into_iter().fold(0, |hash, lane| {
+        (hash ^ lane).wrapping_mul(SPREAD).rotate_left(31)
+    })
 }
 
 fn color_bits(color: Color) -> u64 {
     match Paint::of(color) {
+        // What most cells have costs nothing.
         Paint::Default => 0,
         Paint::Palette(index) => 1 << 24 | u64::from(index),
         Paint::Rgb(r, g, b) => 2 << 24 | u64::from(r) << 16 | u64::from(g) << 8 | u64::from(b),
