@@ -34,7 +34,7 @@ use super::view::{View, Wishes};
 /// Frames of small output that may follow each other at once.
 const ECHO_CREDIT_MAX: u32 = 4;
 /// Chrome shows ages; it is drawn this often when nothing else happens.
-const CHROME_EVERY: Duration = Duration::from_secs(5);
+const CHROME_EVERY: Duration = Duration::from_secs(1);
 /// Messages of places that wait for the loop. Full: their tasks wait.
 const HAPPENED_LEN_MAX: usize = 64;
 

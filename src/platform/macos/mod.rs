@@ -18,6 +18,7 @@ use std::time::Duration;
 
 pub use sessions as foreground;
 pub use sessions as holder_io;
+pub use sessions as pty;
 pub use sessions as session_socket;
 pub use sessions::zygote;
 pub use signals::StopSignals;

@@ -15,6 +15,7 @@ mod input;
 mod monitors;
 mod pipe;
 mod process;
+pub mod pty;
 pub mod session_socket;
 mod signals;
 pub mod tty;
