@@ -117,6 +117,9 @@ impl Drop for Session {
     }
 }
 
+/// Blocks of history with their numbers.
+type Blocks = Vec<(u64, Vec<u8>)>;
+
 struct Agent {
     reader: Reader,
     writer: Writer,
@@ -146,7 +149,7 @@ impl Agent {
     }
 
     /// All output until the exit, and the exit.
-    fn to_the_end(&mut self) -> (Vec<u8>, ProcessExit) {
+    fn read_on_to_the_end(&mut self) -> (Vec<u8>, ProcessExit) {
         let mut bytes = Vec::new();
         loop {
             match self.reader.next().unwrap().expect("an exit comes first") {
@@ -187,7 +190,7 @@ impl Agent {
     }
 
     /// The stored screen and the numbers of its blocks.
-    fn checkpoint(&mut self) -> (Position, Vec<u8>, Vec<(u64, Vec<u8>)>) {
+    fn checkpoint(&mut self) -> (Position, Vec<u8>, Blocks) {
         self.writer.fetch_checkpoint().unwrap();
         let (mut screen, mut blocks, mut place) = (Vec::new(), Vec::new(), Position::default());
         self.next_of(|frame| {
@@ -513,7 +516,7 @@ fn an_exit_code_and_the_last_screen_stay_when_the_agent_was_away() {
 fn a_signal_is_told_and_a_forgotten_session_leaves_nothing() {
     let session = Session::shell("kill -SEGV $$");
     let mut agent = session.attach();
-    let (_, exit) = agent.to_the_end();
+    let (_, exit) = agent.read_on_to_the_end();
     assert_eq!(exit, ProcessExit::Signal(11));
     agent.writer.forget().unwrap();
     wait_for("the folder's end", || {
@@ -569,7 +572,7 @@ fn kill_of_a_program_that_listens_forces_nobody() {
         _ => None,
     });
     assert_eq!(forced, 0);
-    let (_, exit) = agent.to_the_end();
+    let (_, exit) = agent.read_on_to_the_end();
     assert!(matches!(exit, ProcessExit::Signal(15 | 1)), "{exit:?}");
 }
 
@@ -903,7 +906,7 @@ fn a_program_that_leaves_others_at_its_terminal_still_ends() {
         "(trap '' HUP; sleep 1000) & printf gone; exit 3",
     ]);
     let mut agent = session.attach();
-    let (bytes, exit) = agent.to_the_end();
+    let (bytes, exit) = agent.read_on_to_the_end();
     assert_eq!(
         (bytes.as_slice(), exit),
         (&b"gone"[..], ProcessExit::Code(3))

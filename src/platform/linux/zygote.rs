@@ -48,7 +48,7 @@ impl Started {
             Ok(pid) => [&[0][..], &pid.to_le_bytes()].concat(),
             Err(text) => {
                 let length = text.floor_char_boundary(limits::HOLDER_ANSWER_LEN_MAX - 1);
-                [&[1][..], text[..length].as_bytes()].concat()
+                [&[1][..], &text.as_bytes()[..length]].concat()
             }
         };
         // Who asked may be gone; the session goes on all the same.

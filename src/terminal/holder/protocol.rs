@@ -335,8 +335,8 @@ impl<'a> Body<'a> {
         }
     }
 
-    const fn bytes(&mut self) -> &'a [u8] {
-        std::mem::replace(&mut self.rest, &[])
+    fn bytes(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
     }
 
     /// Nothing may be left over.
