@@ -927,3 +927,43 @@ fn a_program_that_leaves_others_at_its_terminal_still_ends() {
         let _ = kill_process(pid, Signal::KILL);
     }
 }
+
+#[test]
+fn a_zygote_that_was_killed_is_replaced_and_its_sessions_go_on() {
+    let first = Session::start(&["cat"]);
+    let mut zygote = Zygote::start(executable()).unwrap();
+    let pid = i32::try_from(zygote.pid()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let spec = Spec {
+        id: "s2".into(),
+        ..Spec::read(&first.folder).unwrap()
+    };
+    let folder = spec.create(&first.sessions()).unwrap();
+    let child = zygote.spawn(&folder).unwrap();
+    drop(zygote);
+    let live: Vec<u32> = scan(&first.sessions())
+        .unwrap()
+        .into_iter()
+        .filter_map(|found| match found.state {
+            SessionState::Live { meta } => Some(meta.child),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(live, [first.meta().child, child]);
+    let (mut reader, writer) = connect(&folder).unwrap();
+    writer.kill().unwrap();
+    next_of(&mut reader, |frame| {
+        matches!(frame, FromHolder::Killed { .. }).then_some(())
+    });
+}
+
+#[test]
+fn a_descriptor_that_the_agent_left_open_is_not_kept_by_the_session() {
+    // Made without close-on-exec, as a careless parent does.
+    let (reads, writes) = rustix::pipe::pipe().unwrap();
+    let session = Session::start(&["cat"]);
+    drop(writes);
+    // The end is told only once nobody has the other side open.
+    assert_eq!(rustix::io::read(&reads, &mut [0; 1]).unwrap(), 0);
+    session.attach().input("x\r");
+}
