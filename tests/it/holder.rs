@@ -703,7 +703,7 @@ fn a_change_of_size_stands_in_the_stream_and_signals_the_program() {
 fn the_program_sees_its_own_environment_folder_size_and_session() {
     let script = "echo \"$TERM/$COLORTERM/$TERM_PROGRAM/$WINGMAN_SESSION/$KEY/[$TMUX]\"; pwd; stty size; \
         ps -o pid=,pgid=,sid=,tty= -p $$ | tr -s ' '; tty; echo fds: $(ls /proc/$$/fd | tr '\\n' ' '); \
-        grep -E '^Sig(Blk|Ign)' /proc/$$/status; exec cat";
+        grep -E '^Sig(Blk|Ign)' /proc/self/status; exec cat";
     let session = Session::with(&["sh", "-c", script], |spec| {
         spec.env = BTreeMap::from([("KEY".to_owned(), Secret::new("value"))]);
     })
