@@ -117,6 +117,9 @@ impl Drop for Session {
     }
 }
 
+/// Blocks of history with their numbers.
+type Blocks = Vec<(u64, Vec<u8>)>;
+
 struct Agent {
     reader: Reader,
     writer: Writer,
@@ -146,7 +149,7 @@ impl Agent {
     }
 
     /// All output until the exit, and the exit.
-    fn to_the_end(&mut self) -> (Vec<u8>, ProcessExit) {
+    fn read_on_to_the_end(&mut self) -> (Vec<u8>, ProcessExit) {
         let mut bytes = Vec::new();
         loop {
             match self.reader.next().unwrap().expect("an exit comes first") {
@@ -187,7 +190,7 @@ impl Agent {
     }
 
     /// The stored screen and the numbers of its blocks.
-    fn checkpoint(&mut self) -> (Position, Vec<u8>, Vec<(u64, Vec<u8>)>) {
+    fn checkpoint(&mut self) -> (Position, Vec<u8>, Blocks) {
         self.writer.fetch_checkpoint().unwrap();
         let (mut screen, mut blocks, mut place) = (Vec::new(), Vec::new(), Position::default());
         self.next_of(|frame| {
@@ -513,7 +516,7 @@ fn an_exit_code_and_the_last_screen_stay_when_the_agent_was_away() {
 fn a_signal_is_told_and_a_forgotten_session_leaves_nothing() {
     let session = Session::shell("kill -SEGV $$");
     let mut agent = session.attach();
-    let (_, exit) = agent.to_the_end();
+    let (_, exit) = agent.read_on_to_the_end();
     assert_eq!(exit, ProcessExit::Signal(11));
     agent.writer.forget().unwrap();
     wait_for("the folder's end", || {
@@ -569,7 +572,7 @@ fn kill_of_a_program_that_listens_forces_nobody() {
         _ => None,
     });
     assert_eq!(forced, 0);
-    let (_, exit) = agent.to_the_end();
+    let (_, exit) = agent.read_on_to_the_end();
     assert!(matches!(exit, ProcessExit::Signal(15 | 1)), "{exit:?}");
 }
 
@@ -700,7 +703,7 @@ fn a_change_of_size_stands_in_the_stream_and_signals_the_program() {
 fn the_program_sees_its_own_environment_folder_size_and_session() {
     let script = "echo \"$TERM/$COLORTERM/$TERM_PROGRAM/$WINGMAN_SESSION/$KEY/[$TMUX]\"; pwd; stty size; \
         ps -o pid=,pgid=,sid=,tty= -p $$ | tr -s ' '; tty; echo fds: $(ls /proc/$$/fd | tr '\\n' ' '); \
-        grep -E '^Sig(Blk|Ign)' /proc/$$/status; exec cat";
+        grep -E '^Sig(Blk|Ign)' /proc/self/status; exec cat";
     let session = Session::with(&["sh", "-c", script], |spec| {
         spec.env = BTreeMap::from([("KEY".to_owned(), Secret::new("value"))]);
     })
@@ -903,7 +906,7 @@ fn a_program_that_leaves_others_at_its_terminal_still_ends() {
         "(trap '' HUP; sleep 1000) & printf gone; exit 3",
     ]);
     let mut agent = session.attach();
-    let (bytes, exit) = agent.to_the_end();
+    let (bytes, exit) = agent.read_on_to_the_end();
     assert_eq!(
         (bytes.as_slice(), exit),
         (&b"gone"[..], ProcessExit::Code(3))
@@ -923,4 +926,44 @@ fn a_program_that_leaves_others_at_its_terminal_still_ends() {
     for pid in left.filter_map(Pid::from_raw) {
         let _ = kill_process(pid, Signal::KILL);
     }
+}
+
+#[test]
+fn a_zygote_that_was_killed_is_replaced_and_its_sessions_go_on() {
+    let first = Session::start(&["cat"]);
+    let mut zygote = Zygote::start(executable()).unwrap();
+    let pid = i32::try_from(zygote.pid()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    let spec = Spec {
+        id: "s2".into(),
+        ..Spec::read(&first.folder).unwrap()
+    };
+    let folder = spec.create(&first.sessions()).unwrap();
+    let child = zygote.spawn(&folder).unwrap();
+    drop(zygote);
+    let live: Vec<u32> = scan(&first.sessions())
+        .unwrap()
+        .into_iter()
+        .filter_map(|found| match found.state {
+            SessionState::Live { meta } => Some(meta.child),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(live, [first.meta().child, child]);
+    let (mut reader, writer) = connect(&folder).unwrap();
+    writer.kill().unwrap();
+    next_of(&mut reader, |frame| {
+        matches!(frame, FromHolder::Killed { .. }).then_some(())
+    });
+}
+
+#[test]
+fn a_descriptor_that_the_agent_left_open_is_not_kept_by_the_session() {
+    // Made without close-on-exec, as a careless parent does.
+    let (reads, writes) = rustix::pipe::pipe().unwrap();
+    let session = Session::start(&["cat"]);
+    drop(writes);
+    // The end is told only once nobody has the other side open.
+    assert_eq!(rustix::io::read(&reads, &mut [0; 1]).unwrap(), 0);
+    session.attach().input("x\r");
 }

@@ -70,6 +70,8 @@ fn answer(bytes: &[u8]) -> Result<u32, String> {
 /// The agent's end of a zygote. Dropping it ends the zygote, not its holders.
 #[derive(Debug)]
 pub struct Zygote {
+    /// What was run, for words about its failure.
+    program: PathBuf,
     child: Child,
     /// `None` only while it is being dropped.
     stream: Option<UnixStream>,
@@ -114,15 +116,22 @@ impl Zygote {
         unsafe {
             command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?));
         }
+        let program = PathBuf::from(command.get_program());
         let child = command.spawn()?;
+        // It keeps the other end, and the end of the stream would never be told.
+        drop(command);
         let mut zygote = Self {
+            program,
             child,
             stream: Some(ours),
         };
         let mut ready = [0];
-        zygote.stream()?.read_exact(&mut ready).map_err(|error| {
-            io::Error::new(error.kind(), format!("the zygote did not start: {error}"))
-        })?;
+        if zygote.stream()?.read(&mut ready)? == 0 {
+            return Err(io::Error::other(format!(
+                "{} ended before the zygote stood",
+                zygote.program.display()
+            )));
+        }
         Ok(zygote)
     }
 
@@ -191,6 +200,7 @@ pub fn spawn_detached(
 
 /// `pty-zygote`: reads requests from standard input until it ends.
 pub fn zygote_main(warm: fn(), hold: Hold) -> ExitCode {
+    close_inherited();
     // SAFETY: numbers only. Holders that end are reaped by the kernel.
     unsafe {
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
@@ -237,6 +247,7 @@ fn serve(hold: Hold) -> io::Result<()> {
 
 /// `holder FOLDER`: leaves its parent behind and holds, saying its word on standard output.
 pub fn holder_main(folder: &OsStr, hold: Hold) -> ExitCode {
+    close_inherited();
     let Ok(word) = std::io::stdout().as_fd().try_clone_to_owned() else {
         return ExitCode::FAILURE;
     };
@@ -248,6 +259,14 @@ pub fn holder_main(folder: &OsStr, hold: Hold) -> ExitCode {
         }
         0 | -1 => ExitCode::FAILURE,
         _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Closes what a careless parent left open; a holder would keep it for as long as it lives.
+fn close_inherited() {
+    // SAFETY: numbers only. At the start of the process nothing of ours is open beyond the streams.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32);
     }
 }
 

@@ -35,7 +35,7 @@ impl Started {
             Ok(pid) => [&[0][..], &pid.to_le_bytes()].concat(),
             Err(text) => {
                 let length = text.floor_char_boundary(limits::HOLDER_ANSWER_LEN_MAX - 1);
-                [&[1][..], text[..length].as_bytes()].concat()
+                [&[1][..], &text.as_bytes()[..length]].concat()
             }
         };
         let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
