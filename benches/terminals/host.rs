@@ -320,9 +320,13 @@ pub fn tmux_memory(sessions: usize, script: &str, mark: &str) -> f64 {
         "exec cat",
     ]);
     run(&["set", "-g", "history-limit", "10000"]);
-    let pid: u32 = run(&["display", "-p", "#{pid}"])
-        .parse()
-        .expect("a process");
+    // The server answers once it stands.
+    let pid = loop {
+        if let Ok(pid) = run(&["display", "-p", "-t", "first", "#{pid}"]).parse() {
+            break pid;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
     let before = pss_kib(pid);
     for at in 0..sessions {
         run(&[

@@ -18,6 +18,8 @@ const IDLE_SESSIONS: usize = 100;
 const IDLE: Duration = Duration::from_secs(20);
 /// No letter of it stands in the data, so every cell of it is painted.
 const MARK: &[u8] = b"QZXJQZXJ";
+/// The mark of every second round: a console that shows the same twice paints nothing.
+const OTHER_MARK: &[u8] = b"ZQJXZQJX";
 /// Keys that stand in no escape sequence that is sent.
 const LETTERS: &[u8] = b"QZVY";
 
@@ -167,11 +169,11 @@ fn flood(name: &str, data: &[u8]) {
     let program = ["sh", "-c", &script];
     let run = |who: &str, screen: &mut Screen| {
         let mut best = (Duration::MAX, 0);
-        for _ in 0..3 {
+        for mark in [MARK, OTHER_MARK, MARK] {
             screen.settle();
             let (started, before) = (Instant::now(), screen.received());
             screen.write(b"\r");
-            screen.wait_for(MARK);
+            screen.wait_for(mark);
             let took = started.elapsed();
             screen.settle();
             best = best.min((took, screen.received() - before));
@@ -190,12 +192,18 @@ fn flood(name: &str, data: &[u8]) {
     run("wingman", &mut machine.console("flood", &[]));
 }
 
-/// Sends the data at every Enter, and a mark after it.
+/// Sends the data at every Enter, and one of two marks after it, in turn.
 fn script(file: &Path) -> String {
-    let mark = String::from_utf8_lossy(MARK);
-    let (half, rest) = mark.split_at(4);
+    let text = |mark: &[u8]| String::from_utf8_lossy(mark).into_owned();
+    let (one, other) = (text(MARK), text(OTHER_MARK));
+    let (one, other) = (one.split_at(4), other.split_at(4));
     format!(
-        "stty -echo; printf ready; while read -r line; do cat {}; printf '\\033[2J\\033[H%s%s\\r\\n' {half} {rest}; done",
+        "stty -echo; printf ready; a={} b={} c={} d={}; while read -r line; do cat {}; \
+         printf '\\033[2J\\033[H%s%s\\r\\n' $a $b; e=$a; a=$c; c=$e; e=$b; b=$d; d=$e; done",
+        one.0,
+        one.1,
+        other.0,
+        other.1,
         file.display()
     )
 }

@@ -301,7 +301,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = spec.create(dir.path()).unwrap();
         assert_eq!(Spec::read(&folder).unwrap(), spec);
-        fs::write(folder.join(SPEC), "{\"env\":{\"A\":7}}").unwrap();
-        assert!(!Spec::read(&folder).unwrap_err().to_string().contains('7'));
+        fs::write(folder.join(SPEC), "{\"env\":{\"A\":7654321}}").unwrap();
+        assert!(
+            !Spec::read(&folder)
+                .unwrap_err()
+                .to_string()
+                .contains("7654321")
+        );
     }
 }
