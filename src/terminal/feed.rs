@@ -141,8 +141,10 @@ impl Session {
                     lock(&self.facts).title.clone_from(&title);
                     Input::Title(title)
                 }
-                Effect::WorkingDirectory(path) => {
-                    lock(&self.facts).cwd = Some(path);
+                Effect::WorkingDirectory(place) => {
+                    if let Some(path) = super::translate::folder(&place) {
+                        lock(&self.facts).cwd = Some(path);
+                    }
                     continue;
                 }
                 Effect::Notify {
@@ -195,6 +197,8 @@ impl Session {
             name::SESSION_RESIZED,
             json!({"cols": size.cols, "rows": size.rows, "offset": at.offset}),
         );
+        // Whoever asked for the size waits for it.
+        self.bump();
     }
 
     /// The program has ended, or its holder has: the last screen stays.

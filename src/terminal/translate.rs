@@ -53,6 +53,18 @@ pub(super) fn program_status(status: grid::ProgramStatus) -> Option<model::Progr
     })
 }
 
+/// The path of OSC 7 (`file://host/path`, percent-encoded) or OSC 9;9 (a plain path).
+pub(super) fn folder(place: &str) -> Option<String> {
+    let path = match place.strip_prefix("file://") {
+        Some(rest) => &rest[rest.find('/')?..],
+        None => place,
+    };
+    let decoded = percent_encoding::percent_decode_str(path)
+        .decode_utf8()
+        .ok()?;
+    (!decoded.is_empty()).then(|| decoded.into_owned())
+}
+
 pub(super) fn prompt_mark(mark: grid::PromptMark) -> model::PromptMark {
     match mark {
         grid::PromptMark::Prompt => model::PromptMark::Prompt,
@@ -101,5 +113,19 @@ pub(super) fn screen_facts(grid: &Grid) -> model::ScreenFacts {
         rows: rows[start..end].to_vec(),
         alternate: grid.modes().alternate_screen,
         title: grid.title().map(str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_paths_whatever_they_were_told_as() {
+        assert_eq!(folder("file://host/a%20b/c").as_deref(), Some("/a b/c"));
+        assert_eq!(folder("file:///tmp").as_deref(), Some("/tmp"));
+        assert_eq!(folder("C:/work").as_deref(), Some("C:/work"));
+        assert_eq!(folder("file://host"), None);
+        assert_eq!(folder("file:///%ff"), None);
     }
 }

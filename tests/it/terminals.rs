@@ -298,6 +298,21 @@ fn programs_that_wait_for_a_person_say_so_and_why() {
 }
 
 #[test]
+fn size_that_was_asked_for_is_there_when_the_answer_comes() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    new(&host, "sized", &["cat"]);
+    for (cols, rows) in [(100, 30), (60, 20)] {
+        let params = format!(r#"{{"id":"sized","cols":{cols},"rows":{rows}}}"#);
+        let answer = host.ipc("session.resize", &params).unwrap();
+        assert_eq!(
+            (&answer["cols"], &answer["rows"]),
+            (&cols.into(), &rows.into())
+        );
+    }
+}
+
+#[test]
 fn link_out_of_the_base_folder_is_denied() {
     let host = Host::new();
     let _agent = host.start_agent();
