@@ -549,3 +549,5 @@ pub const CONSOLE_WRITE_TIMEOUT_MS: u64 = 30_000;
 pub const HTTP_SEND_BUFFER_LEN: usize = 128 * 1024;
 /// Silence on an HTTP connection until the system asks whether the other end is alive.
 pub const HTTP_KEEPALIVE_MS: u64 = 30_000;
+/// How long a console that resumes waits for old bytes; then it gets a screen.
+pub const SESSION_FETCH_MS: u64 = 5_000;

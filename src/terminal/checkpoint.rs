@@ -36,16 +36,7 @@ struct Header {
     first_line: u64,
     /// What the program said last of what it is doing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    status: Option<Status>,
-}
-
-/// OSC 7501 as the program gave it.
-#[derive(Debug, Serialize, Deserialize)]
-struct Status {
-    state: Option<String>,
-    app: Option<String>,
-    kind: Option<String>,
-    message: Option<String>,
+    status: Option<ProgramStatus>,
 }
 
 /// What the holder has of the history.
@@ -77,7 +68,6 @@ impl Restored {
                 sent: Sent::default(),
                 answered: 0,
                 recording: None,
-                effects: Vec::new(),
                 sync_since: None,
                 status: None,
             },
@@ -146,12 +136,7 @@ pub(super) fn store(session: &Session, screen: &mut Screen) {
         rows: size.rows,
         columns: exported.columns,
         first_line: grid.first_line(),
-        status: screen.status.as_ref().map(|status| Status {
-            state: status.state.clone(),
-            app: status.app.clone(),
-            kind: status.kind.clone(),
-            message: status.message.clone(),
-        }),
+        status: screen.status.clone(),
     };
     // INVARIANT: a header has only numbers and texts.
     let mut image = serde_json::to_vec(&header).unwrap_or_default();
@@ -222,19 +207,13 @@ pub(super) fn read(
     };
     let mut restored = Restored::fresh(size, options);
     let screen = &mut restored.screen;
-    screen.grid.feed(&image[cut + 1..], &mut screen.effects);
-    screen.effects.clear();
+    // What it asks of its owner was done when the program wrote it.
+    screen.grid.feed(&image[cut + 1..], &mut Vec::new());
     screen.grid.set_offset(at.offset);
     import(&mut screen.grid, &header, blocks, &mut screen.sent)?;
     screen.next = at;
     screen.checkpointed = at;
-    screen.status = header.status.map(|status| ProgramStatus {
-        state: status.state,
-        app: status.app,
-        kind: status.kind,
-        message: status.message,
-        raw: String::new(),
-    });
+    screen.status = header.status;
     restored.at = at;
     Ok(Some(restored))
 }

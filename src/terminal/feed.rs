@@ -66,14 +66,14 @@ fn take(session: &Arc<Session>, frame: FromHolder<'_>) {
 impl Session {
     fn output(self: &Arc<Self>, offset: u64, bytes: &[u8]) {
         let now = EpochMillis::now();
-        let mut effects = {
+        let effects = {
             let mut screen = lock(&self.screen);
             let screen = &mut *screen;
             if offset != screen.next.offset {
                 tracing::error!(session = %self.id, offset, expected = screen.next.offset, "the holder's output is not contiguous");
                 return;
             }
-            screen.feed(bytes, now);
+            let effects = screen.feed(bytes, now);
             {
                 let seats = lock(&self.seats);
                 let mut wanting = seats
@@ -89,23 +89,15 @@ impl Session {
             if screen.next.offset - screen.checkpointed.offset >= limits::CHECKPOINT_BYTES {
                 checkpoint::store(self, screen);
             }
-            std::mem::take(&mut screen.effects)
+            effects
         };
         self.last_output.store(now.0, Ordering::Relaxed);
         self.counters
             .bytes_out
             .fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.started_output.store(true, Ordering::Release);
-        let replies = self.act_on(&mut effects, now);
+        let replies = self.act_on(effects, now);
         if !replies.is_empty() {
             self.reply(&replies, offset + bytes.len() as u64);
-        }
-        {
-            let mut screen = lock(&self.screen);
-            effects.clear();
-            if screen.effects.capacity() == 0 {
-                screen.effects = effects;
-            }
         }
         self.attend(
             Input::Output {
@@ -128,9 +120,9 @@ impl Session {
     }
 
     /// Acts on what the program asked of its terminal; answers the replies to its queries.
-    fn act_on(self: &Arc<Self>, effects: &mut Vec<Effect>, now: EpochMillis) -> Vec<u8> {
+    fn act_on(self: &Arc<Self>, effects: Vec<Effect>, now: EpochMillis) -> Vec<u8> {
         let mut replies = Vec::new();
-        for effect in effects.drain(..) {
+        for effect in effects {
             let input = match effect {
                 Effect::Reply(bytes) => {
                     replies.extend_from_slice(&bytes);
@@ -203,11 +195,7 @@ impl Session {
 
     /// The program has ended, or its holder has: the last screen stays.
     pub(super) fn ended(self: &Arc<Self>, exit: Option<ProcessExit>, at: EpochMillis) {
-        let (code, signal) = match exit {
-            Some(ProcessExit::Code(code)) => (Some(code), None),
-            Some(ProcessExit::Signal(signal)) => (None, Some(signal)),
-            None => (None, None),
-        };
+        let (code, signal) = parts_of(exit);
         {
             let mut screen = lock(&self.screen);
             checkpoint::store(self, &mut screen);
@@ -246,29 +234,16 @@ impl Session {
         tracing::warn!(session = %self.id, ?code, text, "the session's holder refused something");
     }
 
+    /// Part of an answer to `fetch`; parts come with rising positions.
     fn fetched(&self, from: u64, last: bool, bytes: &[u8]) {
         let mut fetches = lock(&self.fetches);
-        // Parts of one answer come with rising `from`; they are kept under the first.
-        let key = fetches
-            .iter()
-            .find(|(start, waiting)| {
-                waiting
-                    .first()
-                    .is_some_and(|fetch| **start + fetch.bytes.len() as u64 == from)
-            })
-            .map(|(start, _)| *start);
-        let Some(key) = key else { return };
-        let Some(waiting) = fetches.get_mut(&key) else {
-            return;
-        };
-        if let Some(fetch) = waiting.first_mut() {
-            fetch.bytes.extend_from_slice(bytes);
-        }
+        let found = fetches.iter().position(|fetch| fetch.next == from);
+        let Some(at) = found else { return };
+        let fetch = &mut fetches[at];
+        fetch.bytes.extend_from_slice(bytes);
+        fetch.next += bytes.len() as u64;
         if last {
-            let fetch = waiting.remove(0);
-            if waiting.is_empty() {
-                fetches.remove(&key);
-            }
+            let fetch = fetches.remove(at);
             // Whoever asked may have gone.
             let _ = fetch.done.send(fetch.bytes);
         }
@@ -330,6 +305,15 @@ impl Session {
     }
 }
 
+/// Code and signal; both are absent where nobody knows how the program ended.
+pub(super) fn parts_of(exit: Option<ProcessExit>) -> (Option<i32>, Option<i32>) {
+    match exit {
+        Some(ProcessExit::Code(code)) => (Some(code), None),
+        Some(ProcessExit::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    }
+}
+
 async fn wait_until_due(session: Arc<Session>) {
     loop {
         let now = EpochMillis::now();
@@ -369,21 +353,22 @@ async fn wait_until_due(session: Arc<Session>) {
 }
 
 impl Screen {
-    /// Feeds output. Queries that a former agent has answered give no replies.
-    pub(super) fn feed(&mut self, bytes: &[u8], now: EpochMillis) {
+    /// Feeds output; answers what it asks of its owner. Queries that a former agent has answered give
+    /// no replies.
+    pub(super) fn feed(&mut self, bytes: &[u8], now: EpochMillis) -> Vec<Effect> {
+        let mut effects = Vec::new();
         let answered = self.answered.saturating_sub(self.next.offset);
         let answered = usize::try_from(answered)
             .unwrap_or(usize::MAX)
             .min(bytes.len());
         let (old, new) = bytes.split_at(answered);
         if !old.is_empty() {
-            self.grid.feed(old, &mut self.effects);
-            self.effects
-                .retain(|effect| !matches!(effect, Effect::Reply(_)));
+            self.grid.feed(old, &mut effects);
+            effects.retain(|effect| !matches!(effect, Effect::Reply(_)));
         }
-        self.grid.feed(new, &mut self.effects);
+        self.grid.feed(new, &mut effects);
         self.next.offset += bytes.len() as u64;
-        let said = self.effects.iter().rev().find_map(|effect| match effect {
+        let said = effects.iter().rev().find_map(|effect| match effect {
             Effect::ProgramStatus(status) => Some(status.clone()),
             _ => None,
         });
@@ -398,6 +383,7 @@ impl Screen {
             tracing::warn!(%error, "a recording ends early");
             self.recording = None;
         }
+        effects
     }
 
     pub(super) fn resize(&mut self, at: Position, size: PtySize, now: EpochMillis) {

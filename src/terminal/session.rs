@@ -10,17 +10,18 @@
 //! grid and outboxes of the same offset; locks are taken in the order screen, seats, attention and
 //! never across an await. What a program shows is never logged.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 
 use super::checkpoint::Sent;
-use super::grid::{Effect, Grid, ProgramStatus};
+use super::grid::{Grid, ProgramStatus};
 use super::holder::{Position, Writer};
 use super::hub::Hub;
 use super::outbox::Outbox;
@@ -62,7 +63,6 @@ pub(super) struct Screen {
     /// Queries up to here were answered by a former agent.
     pub answered: u64,
     pub recording: Option<Recording>,
-    pub effects: Vec<Effect>,
     /// When the program's synchronized update began.
     pub sync_since: Option<EpochMillis>,
     /// What the program said last of what it is doing.
@@ -131,7 +131,7 @@ pub struct Session {
     pub(super) attention: Mutex<SessionAttention>,
     pub(super) facts: Mutex<Facts>,
     pub(super) due: Mutex<Due>,
-    pub(super) fetches: Mutex<HashMap<u64, Vec<Fetch>>>,
+    pub(super) fetches: Mutex<Vec<Fetch>>,
     pub(super) writer: Option<Writer>,
     pub(super) life: watch::Sender<Life>,
     /// Rises when somebody who waits should look again.
@@ -141,7 +141,6 @@ pub struct Session {
     pub(super) last_input: AtomicI64,
     pub(super) told: Told,
     pub(super) counters: Counters,
-    pub(super) started_output: AtomicBool,
 }
 
 /// Bytes that volatile events have not told yet.
@@ -155,6 +154,8 @@ pub(super) struct Told {
 
 /// Somebody who waits for old bytes of the ring.
 pub(super) struct Fetch {
+    /// Position of the next part.
+    pub next: u64,
     pub bytes: Vec<u8>,
     pub done: oneshot::Sender<Vec<u8>>,
 }
@@ -348,11 +349,17 @@ impl Session {
         let (done, answer) = oneshot::channel();
         {
             let mut fetches = lock(&self.fetches);
-            let bytes = Vec::new();
-            fetches.entry(from).or_default().push(Fetch { bytes, done });
+            // Of a holder that refused one, or did not answer in time.
+            fetches.retain(|fetch| !fetch.done.is_closed());
+            fetches.push(Fetch {
+                next: from,
+                bytes: Vec::new(),
+                done,
+            });
         }
         writer.fetch(from, length).ok()?;
-        answer.await.ok()
+        let limit = Duration::from_millis(limits::SESSION_FETCH_MS);
+        tokio::time::timeout(limit, answer).await.ok()?.ok()
     }
 
     /// A screen piece as it is announced, and the bytes after it.

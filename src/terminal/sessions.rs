@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use crate::base::ids::TerminalId;
 use crate::base::{EpochMillis, Secret, limits};
 use crate::model::attention::{Input, RuleSet, SessionAttention};
 use crate::model::lease::LeaseState;
-use crate::platform::pty::{ProcessExit, PtySize};
+use crate::platform::pty::PtySize;
 use crate::wire::event::name;
 use crate::wire::messages::sessions::{CreateParams, RestoreFailure};
 use crate::wire::{Code, Fault};
@@ -434,11 +434,7 @@ impl Sessions {
         let screen = last_screen(folder, spec.size, &self.hub.options)
             .unwrap_or_else(|| Restored::fresh(spec.size, &self.hub.options).screen);
         let at = ended.map_or(spec.created_at, |ended| ended.at);
-        let (code, signal) = match ended.map(|ended| ended.exit) {
-            Some(ProcessExit::Code(code)) => (Some(code), None),
-            Some(ProcessExit::Signal(signal)) => (None, Some(signal)),
-            None => (None, None),
-        };
+        let (code, signal) = feed::parts_of(ended.map(|ended| ended.exit));
         let session = self.add(Parts {
             id: id_of(spec)?,
             folder: folder.to_owned(),
@@ -488,7 +484,6 @@ impl Sessions {
             last_input: AtomicI64::new(0),
             told: Told::default(),
             counters: Counters::default(),
-            started_output: AtomicBool::new(false),
         });
         let mut all = self
             .all
@@ -650,20 +645,22 @@ fn last_screen(folder: &Path, size: PtySize, options: &TerminalOptions) -> Optio
     let now = EpochMillis::now();
     loop {
         match reader.next() {
-            Ok(Some(FromHolder::Output { bytes, .. })) => restored.screen.feed(bytes, now),
+            Ok(Some(FromHolder::Output { bytes, .. })) => {
+                // Nobody is there any more to hear an answer.
+                drop(restored.screen.feed(bytes, now));
+            }
             Ok(Some(FromHolder::Resized { at, size })) => restored.screen.resize(at, size, now),
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => break,
         }
     }
-    restored.screen.effects = Vec::new();
     Some(restored.screen)
 }
 
 /// Types a command into the shell once it has shown something, or after a while.
 async fn type_init_command(session: Arc<Session>, init: Secret) {
     let limit = tokio::time::Instant::now() + Duration::from_millis(limits::INIT_COMMAND_WAIT_MS);
-    while !session.started_output.load(Ordering::Acquire) && tokio::time::Instant::now() < limit {
+    while session.last_output.load(Ordering::Relaxed) == 0 && tokio::time::Instant::now() < limit {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let mut line = init.expose().as_bytes().to_vec();

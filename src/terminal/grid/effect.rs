@@ -1,5 +1,7 @@
 //! What output asks of the owner of a grid.
 
+use serde::{Deserialize, Serialize};
+
 /// Something that happened in the output, in the order of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -49,7 +51,7 @@ pub enum NoticeSource {
 }
 
 /// The fields of OSC 7501; what was not given is `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramStatus {
     /// `idle`, `working`, `done`, `blocked`, `error` or `clear`, as given.
     pub state: Option<String>,
