@@ -6,24 +6,7 @@ use std::sync::Arc;
 
 use unicode_width::UnicodeWidthStr;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Color {
-    #[default]
-    Default,
-    Indexed(u8),
-    Rgb(u8, u8, u8),
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Underline {
-    #[default]
-    None,
-    Single,
-    Double,
-    Curly,
-    Dotted,
-    Dashed,
-}
+pub use crate::terminal::grid::{Paint as Color, Underline};
 
 /// Attributes that are on or off, as a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -107,19 +107,19 @@ fn style_of(ink: Ink) -> Style {
 
 fn color_of(paint: Option<Paint>) -> Color {
     match paint {
-        Some(Paint::Red) => Color::Indexed(1),
-        Some(Paint::Green) => Color::Indexed(2),
-        Some(Paint::Yellow) => Color::Indexed(3),
-        Some(Paint::Blue) => Color::Indexed(4),
-        Some(Paint::Cyan) => Color::Indexed(6),
-        Some(Paint::Indexed(index)) => Color::Indexed(index),
+        Some(Paint::Red) => Color::Palette(1),
+        Some(Paint::Green) => Color::Palette(2),
+        Some(Paint::Yellow) => Color::Palette(3),
+        Some(Paint::Blue) => Color::Palette(4),
+        Some(Paint::Cyan) => Color::Palette(6),
+        Some(Paint::Indexed(index)) => Color::Palette(index),
         _ => Color::Default,
     }
 }
 
 fn line(area: Area, into: &mut Buffer) {
     let style = Style {
-        fg: Color::Indexed(8),
+        fg: Color::Palette(8),
         ..Style::default()
     };
     let glyph = if area.cols == 1 { "│" } else { "─" };
@@ -337,10 +337,10 @@ fn banner(pane: &Pane, now: Instant, area: Area, into: &mut Buffer) {
     let (text, color) = match &pane.status {
         Status::Lost { why, retry_at } => {
             let s = retry_at.saturating_duration_since(now).as_secs() + 1;
-            (format!("lost: {why}; again in {s} s"), Color::Indexed(1))
+            (format!("lost: {why}; again in {s} s"), Color::Palette(1))
         }
-        Status::Connecting if pane.attempt > 1 => ("connecting again…".into(), Color::Indexed(3)),
-        Status::Refused(why) => (format!("refused: {why}"), Color::Indexed(1)),
+        Status::Connecting if pane.attempt > 1 => ("connecting again…".into(), Color::Palette(3)),
+        Status::Refused(why) => (format!("refused: {why}"), Color::Palette(1)),
         _ => return,
     };
     let style = Style {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use crate::base::limits;
 use crate::terminal::grid::{
-    CellView, CursorShape, Effect, Grid, MouseEncoding, MouseMode, Options, Paint, Role, Size,
-    Style as GridStyle, Underline as GridUnderline,
+    CellView, CursorShape, Effect, Grid, MouseEncoding, MouseMode, Options, Role, Size,
+    Style as GridStyle,
 };
 
-use super::cell::{Area, Attributes, Buffer, Cell, Color, Glyph, Link, Style, Underline};
+use super::cell::{Area, Attributes, Buffer, Cell, Glyph, Link, Style};
 use super::keys::KeyModes;
 use super::mouse::{Encoding, MouseModes, Tracking};
 use super::outer::shielded;
@@ -258,26 +258,11 @@ fn style_of(style: &GridStyle) -> Style {
         attributes.set(one, on);
     }
     Style {
-        fg: color_of(style.fg),
-        bg: color_of(style.bg),
-        underline_color: color_of(style.underline_paint),
-        underline: match style.underline {
-            GridUnderline::None => Underline::None,
-            GridUnderline::Single => Underline::Single,
-            GridUnderline::Double => Underline::Double,
-            GridUnderline::Curly => Underline::Curly,
-            GridUnderline::Dotted => Underline::Dotted,
-            GridUnderline::Dashed => Underline::Dashed,
-        },
+        fg: style.fg,
+        bg: style.bg,
+        underline_color: style.underline_paint,
+        underline: style.underline,
         attributes,
         link: None,
-    }
-}
-
-fn color_of(paint: Paint) -> Color {
-    match paint {
-        Paint::Default => Color::Default,
-        Paint::Palette(index) => Color::Indexed(index),
-        Paint::Rgb(r, g, b) => Color::Rgb(r, g, b),
     }
 }

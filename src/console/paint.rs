@@ -314,11 +314,11 @@ fn underline(kind: Underline) -> &'static str {
 fn color(color: Color, base: u8) -> String {
     match color {
         Color::Default => (base + 9).to_string(),
-        Color::Indexed(index @ 0..=7) if base < 50 => (base + index).to_string(),
-        Color::Indexed(index @ 8..=15) if base < 50 => (base + 52 + index).to_string(),
-        Color::Indexed(index) if base == 50 => format!("58:5:{index}"),
+        Color::Palette(index @ 0..=7) if base < 50 => (base + index).to_string(),
+        Color::Palette(index @ 8..=15) if base < 50 => (base + 52 + index).to_string(),
+        Color::Palette(index) if base == 50 => format!("58:5:{index}"),
         Color::Rgb(r, g, b) if base == 50 => format!("58:2::{r}:{g}:{b}"),
-        Color::Indexed(index) => format!("{};5;{index}", base + 8),
+        Color::Palette(index) => format!("{};5;{index}", base + 8),
         Color::Rgb(r, g, b) => format!("{};2;{r};{g};{b}", base + 8),
     }
 }
@@ -366,9 +366,9 @@ mod tests {
     #[test]
     fn every_attribute_has_its_code() {
         let to = Style {
-            fg: Color::Indexed(9),
+            fg: Color::Palette(9),
             bg: Color::Rgb(1, 2, 3),
-            underline_color: Color::Indexed(4),
+            underline_color: Color::Palette(4),
             underline: Underline::Curly,
             attributes: Attributes::BOLD.with(Attributes::STRIKE),
             link: None,

@@ -68,6 +68,12 @@ impl LeaseState {
         &self.lease
     }
 
+    /// How a console is attached, and the size that it wants.
+    pub fn seat(&self, console: &ConsoleId) -> Option<(AttachMode, Cells)> {
+        let seat = self.seats.get(console)?;
+        Some((seat.mode, seat.cells))
+    }
+
     /// The size that was last asked for.
     pub fn cells(&self) -> Cells {
         self.cells

@@ -35,6 +35,17 @@ pub struct Program {
     pub env: Vec<(OsString, OsString)>,
 }
 
+/// Where a holder's processes live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In a systemd scope of their own.
+    Systemd,
+    /// In whatever control group the agent runs in.
+    Plain,
+    /// As `Plain`, because systemd did not give a scope, with the reason.
+    Refused(String),
+}
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

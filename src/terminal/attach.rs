@@ -156,7 +156,6 @@ impl Session {
         }
         let seat = Seat {
             outbox: Arc::clone(outbox),
-            mode: params.mode,
             location: params.location,
             label: params
                 .label
@@ -164,7 +163,6 @@ impl Session {
                 .filter(|c| !c.is_control())
                 .take(limits::SESSION_NAME_CHARS_MAX)
                 .collect(),
-            cells,
             focused: true,
             attached_at: now,
             last_input: None,
@@ -173,7 +171,7 @@ impl Session {
             serial,
         };
         let payload = json!({
-            "consoleId": console, "label": seat.label, "location": seat.location, "mode": seat.mode,
+            "consoleId": console, "label": seat.label, "location": seat.location, "mode": params.mode,
         });
         seats.consoles.insert(console.clone(), seat);
         drop(screen);
@@ -292,11 +290,7 @@ impl Session {
         let mut seats = lock(&self.seats);
         let change = match control {
             Control::Resize { cols, rows, .. } => {
-                let cells = clamp(cols, rows);
-                if let Some(seat) = seats.consoles.get_mut(console) {
-                    seat.cells = cells;
-                }
-                seats.lease.resized(console, cells)?
+                seats.lease.resized(console, clamp(cols, rows))?
             }
             Control::Generation { generation } => seats.lease.seen(console, generation),
             Control::Take { takeover } => seats.lease.take(console, takeover)?,

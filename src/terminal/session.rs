@@ -33,7 +33,7 @@ use crate::model::attention::SessionAttention;
 use crate::model::lease::LeaseState;
 use crate::wire::event::{Draft, name};
 use crate::wire::messages::attention::State;
-use crate::wire::messages::sessions::{AttachMode, Console, Control, Location, Session as Record};
+use crate::wire::messages::sessions::{Console, Control, Location, Session as Record};
 use crate::wire::{Code, Fault};
 
 /// What became of a session's program.
@@ -72,10 +72,8 @@ pub(super) struct Screen {
 /// An attached console.
 pub(super) struct Seat {
     pub outbox: Arc<Outbox>,
-    pub mode: AttachMode,
     pub location: Location,
     pub label: String,
-    pub cells: (u16, u16),
     pub focused: bool,
     pub attached_at: EpochMillis,
     pub last_input: Option<EpochMillis>,
@@ -321,24 +319,25 @@ impl Session {
     /// The consoles that are attached.
     pub fn consoles(&self) -> Vec<Console> {
         let seats = lock(&self.seats);
-        let rows = seats.consoles.iter().map(|(id, seat)| {
+        let rows = seats.consoles.iter().filter_map(|(id, seat)| {
             let stats = seat.outbox.stats();
-            Console {
+            let (mode, (cols, rows)) = seats.lease.seat(id)?;
+            Some(Console {
                 console_id: id.clone(),
                 location: seat.location,
                 label: seat.label.clone(),
                 session: self.id.clone(),
-                mode: seat.mode,
+                mode,
                 focused: seat.focused,
-                cols: seat.cells.0,
-                rows: seat.cells.1,
+                cols,
+                rows,
                 attached_at: Timestamp(seat.attached_at),
                 last_input_at: seat.last_input.map(Timestamp),
                 input_bytes: seat.input_bytes,
                 output_bytes: stats.sent,
                 queued_bytes: stats.waiting,
                 screens: stats.screens,
-            }
+            })
         });
         rows.collect()
     }

@@ -23,20 +23,10 @@ use std::time::Duration;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::base::limits;
+use crate::platform::pty::Scope;
 
 /// Runs a holder for a session's folder; it says through the second argument whether it stands.
 pub type Hold = fn(&Path, Started);
-
-/// Where a holder's processes live.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// In a systemd scope of their own.
-    Systemd,
-    /// In whatever control group the agent runs in.
-    Plain,
-    /// As `Plain`, because systemd did not give a scope, with the reason.
-    Refused(String),
-}
 
 /// The one word of a new holder to whoever asked for it.
 pub struct Started(File);

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::platform::pty::{
-    ProcessExit, ProcessFacts, Program, PtySize, Ready, Received, Slot, TerminalState, Wanted,
+    ProcessExit, ProcessFacts, Program, PtySize, Ready, Received, Scope, Slot, TerminalState,
+    Wanted,
 };
 
 fn unsupported() -> io::Error {
@@ -134,13 +135,6 @@ pub mod zygote {
     use super::*;
 
     pub type Hold = fn(&Path, Started);
-
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub enum Scope {
-        Systemd,
-        Plain,
-        Refused(String),
-    }
 
     pub struct Started(Infallible);
 

@@ -12,18 +12,10 @@ use std::process::{Command, ExitCode, Stdio};
 use windows::Win32::System::Threading::{CREATE_NEW_PROCESS_GROUP, CREATE_NO_WINDOW};
 
 use crate::base::limits;
+use crate::platform::pty::Scope;
 
 /// Runs a holder for a session's folder; it says through the second argument whether it stands.
 pub type Hold = fn(&Path, Started);
-
-/// Where a holder's processes live.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    Systemd,
-    /// Beside the agent, which is all that Windows has.
-    Plain,
-    Refused(String),
-}
 
 /// The one word of a new holder to whoever asked for it.
 pub struct Started(());

@@ -9,7 +9,7 @@ use super::serve::Holder;
 use super::{HolderError, folder};
 use crate::platform::pty::zygote;
 
-pub use crate::platform::pty::zygote::Scope;
+pub use crate::platform::pty::Scope;
 
 /// The hidden subcommands of this binary.
 const ZYGOTE: &str = "pty-zygote";
