@@ -34,19 +34,6 @@ impl<'a> Twice<'a> {
             host,
             socket: format!("{}/tmux", host.dir().display()),
         };
-        twice.tmux(&[
-            "start-server",
-            ";",
-            "set",
-            "-g",
-            "status",
-            "off",
-            ";",
-            "set",
-            "-g",
-            "escape-time",
-            "0",
-        ]);
         let (cols, rows) = (COLS.to_string(), ROWS.to_string());
         twice.tmux(&[
             "new-session",
@@ -62,6 +49,7 @@ impl<'a> Twice<'a> {
             &command,
         ]);
         twice.tmux(&["set", "-g", "status", "off"]);
+        twice.tmux(&["set", "-g", "escape-time", "0"]);
         twice.tmux(&["resize-window", "-x", &cols, "-y", &rows]);
         twice
     }

@@ -214,8 +214,10 @@ mod tests {
         assert_eq!(facts.cwd, Some("/".into()));
         cat.end_session();
         let sleep = run(&["sleep", "1000"]);
-        let facts = until(sleep.0.id(), |facts| facts.waiting == Waiting::Other);
-        assert_eq!(facts.argv, ["sleep", "1000"]);
+        // Until it has become that program it has no arguments, or those of whoever started it.
+        until(sleep.0.id(), |facts| {
+            facts.waiting == Waiting::Other && facts.argv == ["sleep", "1000"]
+        });
         let busy = run(&["sh", "-c", "while :; do :; done"]);
         let facts = until(busy.0.id(), |facts| facts.waiting == Waiting::Running);
         let later = until(busy.0.id(), |now| now.cpu_ticks > facts.cpu_ticks);
