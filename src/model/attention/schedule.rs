@@ -42,15 +42,20 @@ impl Schedule {
     /// The time of the next look.
     pub(super) fn next(&self) -> Option<EpochMillis> {
         let active_at = self.active_at?;
-        if self.looks == 0 {
-            let quiet = active_at.plus_ms(limits::ATTENTION_LOOK_MS);
-            let latest = self
-                .unseen_since
-                .map(|at| at.plus_ms(limits::ATTENTION_LOOK_LATEST_MS));
-            return Some(latest.map_or(quiet, |latest| latest.min(quiet)));
+        let quiet = active_at.plus_ms(self.pause()?);
+        let latest = self
+            .unseen_since
+            .filter(|_| self.looks == 0)
+            .map(|at| at.plus_ms(limits::ATTENTION_LOOK_LATEST_MS));
+        Some(latest.map_or(quiet, |latest| latest.min(quiet)))
+    }
+
+    /// From the last activity to the next look; `None` after the last one.
+    fn pause(&self) -> Option<i64> {
+        match self.looks.checked_sub(1) {
+            None => Some(limits::ATTENTION_LOOK_MS),
+            Some(again) => limits::ATTENTION_LOOK_AGAIN_MS.get(again).copied(),
         }
-        let pause = limits::ATTENTION_LOOK_AGAIN_MS.get(self.looks - 1)?;
-        Some(active_at.plus_ms(*pause))
     }
 
     /// The first look after the last activity is still to come.
@@ -66,7 +71,11 @@ impl Schedule {
         let active_at = self.active_at?;
         let flowing = self.looks == 0 && active_at.plus_ms(limits::ATTENTION_LOOK_MS) > now;
         self.unseen_since = None;
-        while !flowing && self.next().is_some_and(|due| due <= now) {
+        if !flowing {
+            // A look that comes late, as after a suspend, delays the later ones: what a program does shows
+            // only from one look to the next.
+            let pause = self.pause()?;
+            self.active_at = Some(active_at.max(now.plus_ms(-pause)));
             self.looks += 1;
         }
         Some(flowing)
@@ -106,10 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn a_late_look_counts_for_all_that_were_due() {
+    fn a_late_look_delays_the_later_ones() {
         let mut schedule = Schedule::default();
         schedule.input(EpochMillis(0));
-        assert_eq!(schedule.look(EpochMillis(60_000)), Some(false));
+        let mut times = Vec::new();
+        let mut now = EpochMillis(60_000);
+        while schedule.look(now) == Some(false) {
+            times.push(now.0);
+            now = schedule.next().unwrap_or(now);
+        }
+        assert_eq!(times, [60_000, 60_700, 62_700]);
         assert_eq!(schedule.next(), None);
     }
 

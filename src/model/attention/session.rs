@@ -402,12 +402,13 @@ impl SessionAttention {
 
     /// Takes the delivered facts as one look.
     fn tick(&mut self, now: EpochMillis) -> bool {
-        let due = self.schedule.look(now);
         let facts = self.facts.take();
         let screen = self.screen.take();
-        if due.is_none() && facts.is_none() && screen.is_none() {
+        if facts.is_none() && screen.is_none() {
+            // Nothing was looked at, so the look is still to come.
             return false;
         }
+        let due = self.schedule.look(now);
         self.look(facts.unwrap_or_default(), screen, due.unwrap_or(false), now);
         true
     }

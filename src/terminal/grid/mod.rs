@@ -276,15 +276,7 @@ impl Grid {
     pub fn take_damage(&mut self) -> Damage {
         let cells = self.engine.cells();
         let fresh: Vec<u64> = (0..cells.screen_lines())
-            .map(|row| {
-                let row = &cells[Row(row as i32)];
-                // A row that nothing was written to needs no look at its cells.
-                if row.is_clear() {
-                    0
-                } else {
-                    checksum::row(&row[..])
-                }
-            })
+            .map(|row| checksum::row(&cells[Row(row as i32)][..]))
             .collect();
         let seen = std::mem::replace(&mut self.rows_seen, fresh);
         let same = seen.len() == self.rows_seen.len();
