@@ -429,8 +429,8 @@ pub const SEND_ENTER_PAUSE_MS: u64 = 60;
 pub const SEARCH_MATCHES_MAX: usize = 10_000;
 /// Bytes since a console's position that a resume fetches; further back it gets a snapshot.
 pub const CONSOLE_RESUME_MAX: u64 = 256 * 1024;
-/// Stack of a session's thread.
-pub const SESSION_STACK_LEN: usize = 512 * 1024;
+/// Output that a session's task feeds before it makes way for others.
+pub const FEED_TURN_LEN: usize = 32 * 1024;
 /// Records looked through, and rows shown, by the debug view of events.
 pub const DEBUG_EVENTS_SEARCH_MAX: u64 = 10_000;
 pub const DEBUG_EVENTS_MAX: usize = 200;

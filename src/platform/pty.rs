@@ -1,7 +1,8 @@
 //! Pseudo-terminals, the process that holds one, and its sockets: the values that every system shares.
 //!
 //! The functions stand in the native folder under the same names: `HolderIo` (everything that a
-//! holder waits for), `SessionStream` (the agent's end), `zygote` (starting holders), `foreground`
+//! holder waits for), `SessionStream` (the agent's end), `TerminalInput` (the way
+//! to a terminal past its holder), `zygote` (starting holders), `foreground`
 //! (what a program at a terminal is doing).
 //!
 //! Invariant: the size, the program and its environment come from outside; nothing here decides them.
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use super::native::foreground::process_facts;
 pub use super::native::holder_io::HolderIo;
 pub use super::native::pty::session_processes;
-pub use super::native::session_socket::SessionStream;
+pub use super::native::session_socket::{Readiness, SessionStream, TerminalInput};
 pub use super::native::zygote;
 
 /// A terminal's size in cells.

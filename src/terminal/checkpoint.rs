@@ -13,9 +13,10 @@ use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-use super::grid::{Grid, HistoryBlocks, Options, ProgramStatus, Role, Scrollback, Size};
+use super::grid::{Grid, HistoryBlocks, Options, Role, Scrollback, Size};
 use super::holder::{Block, FromHolder, NewCheckpoint, Position, Reader};
 use super::hub::TerminalOptions;
+use super::said::Said;
 use super::session::{Screen, Session};
 use super::sessions::fault_of;
 use crate::platform::pty::PtySize;
@@ -34,9 +35,9 @@ struct Header {
     columns: u16,
     /// The first line of history that is kept.
     first_line: u64,
-    /// What the program said last of what it is doing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    status: Option<ProgramStatus>,
+    /// What the program and its shell said last of what they are doing.
+    #[serde(default, skip_serializing_if = "Said::is_empty")]
+    said: Said,
 }
 
 /// What the holder has of the history.
@@ -69,7 +70,7 @@ impl Restored {
                 answered: 0,
                 recording: None,
                 sync_since: None,
-                status: None,
+                said: Said::default(),
             },
             at: Position::default(),
         }
@@ -136,7 +137,7 @@ pub(super) fn store(session: &Session, screen: &mut Screen) {
         rows: size.rows,
         columns: exported.columns,
         first_line: grid.first_line(),
-        status: screen.status.clone(),
+        said: screen.said.clone(),
     };
     // INVARIANT: a header has only numbers and texts.
     let mut image = serde_json::to_vec(&header).unwrap_or_default();
@@ -213,7 +214,7 @@ pub(super) fn read(
     import(&mut screen.grid, &header, blocks, &mut screen.sent)?;
     screen.next = at;
     screen.checkpointed = at;
-    screen.status = header.status;
+    screen.said = header.said;
     restored.at = at;
     Ok(Some(restored))
 }

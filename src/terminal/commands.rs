@@ -325,7 +325,7 @@ fn index(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// While one exists, the feed thread tells of every output.
+/// While one exists, the feed task tells of every output.
 struct TextWatch<'a>(&'a Session);
 
 impl<'a> TextWatch<'a> {

@@ -1,4 +1,7 @@
-//! The thread of a running session: what its holder says goes to grid, consoles and attention.
+//! The task of a running session: what its holder says goes to grid, consoles and attention.
+//!
+//! It runs on the threads that serve the consoles, so that a key's echo passes through this process without
+//! waking another thread; a flood makes way for the others after every turn.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +11,7 @@ use serde_json::json;
 
 use super::checkpoint;
 use super::grid::{Effect, Size};
-use super::holder::{ErrorCode, FromHolder, HolderError, Position, Reader, Stat};
+use super::holder::{ErrorCode, Filled, FromHolder, HolderError, Position, Reader, Stat};
 use super::session::{Life, Screen, Session, lock};
 use crate::base::{EpochMillis, limits};
 use crate::model::attention::{Effects, Input};
@@ -17,18 +20,41 @@ use crate::wire::event::name;
 use crate::wire::messages::sessions::Control;
 
 /// Reads a holder to its end. The session keeps its last screen.
-pub(super) fn run(session: &Arc<Session>, mut reader: Reader) {
-    let why = loop {
-        match reader.next() {
-            Ok(Some(frame)) => take(session, frame),
-            Ok(None) => break "its holder has gone".to_owned(),
-            Err(HolderError::Closed) => break "its holder has gone".to_owned(),
-            Err(error) => break error.to_string(),
-        }
+pub(super) async fn run(session: Arc<Session>, mut reader: Reader) {
+    let why = match follow(&session, &mut reader).await {
+        Ok(()) | Err(HolderError::Closed) => "its holder has gone".to_owned(),
+        Err(error) => error.to_string(),
     };
+    drop(reader);
     if session.is_running() && !session.hub.stopping() {
         tracing::warn!(session = %session.id, why, "lost a session's holder");
         session.ended(None, EpochMillis::now());
+    }
+}
+
+async fn follow(session: &Arc<Session>, reader: &mut Reader) -> Result<(), HolderError> {
+    let Some(readiness) = reader.readiness()? else {
+        return Ok(());
+    };
+    loop {
+        let filled = reader.try_fill()?;
+        let mut fed = 0;
+        while reader.has_frame()?
+            && let Some(frame) = reader.next()?
+        {
+            if let FromHolder::Output { bytes, .. } = frame {
+                fed += bytes.len();
+            }
+            take(session, frame);
+        }
+        if fed >= limits::FEED_TURN_LEN {
+            tokio::task::yield_now().await;
+        }
+        match filled {
+            Filled::More => {}
+            Filled::All => reader.readable(&readiness).await?,
+            Filled::Closed => return Ok(()),
+        }
     }
 }
 
@@ -37,7 +63,7 @@ pub(super) fn catch_up(session: &Arc<Session>, reader: &mut Reader, end: u64) {
     while lock(&session.screen).next.offset < end {
         match reader.next() {
             Ok(Some(frame)) => take(session, frame),
-            // The thread finds the same and says it.
+            // The task finds the same and says it.
             Ok(None) | Err(_) => return,
         }
     }
@@ -52,13 +78,15 @@ fn take(session: &Arc<Session>, frame: FromHolder<'_>) {
         FromHolder::Fetched { from, last, bytes } => session.fetched(from, last, bytes),
         FromHolder::Stored(_) | FromHolder::Killed { .. } => {}
         FromHolder::Error { code, text } => session.holder_error(code, text),
-        // Hello and checkpoints come before the thread begins; unknown kinds are of a later version.
+        // Hello and checkpoints come before the task begins, `taken` is the reader's own, unknown kinds
+        // are of a later version.
         FromHolder::Hello(_)
         | FromHolder::Incompatible { .. }
         | FromHolder::CheckpointBegin { .. }
         | FromHolder::CheckpointScreen(_)
         | FromHolder::CheckpointBlock { .. }
         | FromHolder::CheckpointEnd
+        | FromHolder::Taken(_)
         | FromHolder::Unknown(_) => {}
     }
 }
@@ -342,7 +370,7 @@ async fn wait_until_due(session: Arc<Session>) {
             && session.is_running()
             && let Ok(writer) = session.live()
         {
-            // The answer comes to the feed thread; a holder that has gone is noticed there.
+            // The answer comes to the feed task; a holder that has gone is noticed there.
             let _ = writer.stat();
         }
         if !look && !checkpoint {
@@ -368,11 +396,7 @@ impl Screen {
         }
         self.grid.feed(new, &mut effects);
         self.next.offset += bytes.len() as u64;
-        let said = effects.iter().rev().find_map(|effect| match effect {
-            Effect::ProgramStatus(status) => Some(status.clone()),
-            _ => None,
-        });
-        self.status = said.or(self.status.take());
+        effects.iter().for_each(|effect| self.said.note(effect));
         self.sync_since = match (self.grid.modes().synchronized, self.sync_since) {
             (true, since) => since.or(Some(now)),
             (false, _) => None,

@@ -21,6 +21,7 @@ pub mod launch;
 mod outbox;
 mod picture;
 mod recording;
+mod said;
 mod session;
 mod sessions;
 mod stored;

@@ -1,7 +1,7 @@
 //! One terminal session of this node: its grid, its consoles, its lease and its attention.
 //!
 //! ```text
-//! holder ──► feed thread ──► grid ──► outbox of each console ──► its stream
+//! holder ──► feed task ──► grid ──► outbox of each console ──► its stream
 //!    ▲            └──► attention, recording, checkpoints
 //!    └── input, size ◄── lease ◄── consoles, commands
 //! ```
@@ -21,11 +21,12 @@ use serde_json::{Value, json};
 use tokio::sync::{oneshot, watch};
 
 use super::checkpoint::Sent;
-use super::grid::{Grid, ProgramStatus};
+use super::grid::Grid;
 use super::holder::{Position, Writer};
 use super::hub::Hub;
 use super::outbox::Outbox;
 use super::recording::Recording;
+use super::said::Said;
 use super::stored::Stored;
 use crate::base::ids::{ConsoleId, TerminalId};
 use crate::base::{EpochMillis, Timestamp, limits};
@@ -65,8 +66,8 @@ pub(super) struct Screen {
     pub recording: Option<Recording>,
     /// When the program's synchronized update began.
     pub sync_since: Option<EpochMillis>,
-    /// What the program said last of what it is doing.
-    pub status: Option<ProgramStatus>,
+    /// What the program and its shell said last of what they are doing.
+    pub said: Said,
 }
 
 /// An attached console.

@@ -1,7 +1,7 @@
 //! The sessions of a node: started, adopted from their holders, found by name, ended, forgotten.
 //!
 //! ```text
-//! create ─► folder, spec.json ─► holder ─► connect ─► feed thread
+//! create ─► folder, spec.json ─► holder ─► connect ─► feed task
 //! open   ─► scan ─► live: connect, checkpoint, feed │ ended: last screen │ other version: listed
 //! ```
 //!
@@ -22,7 +22,7 @@ use super::hub::{Hub, Sink, TerminalOptions};
 use super::launch::{self, Launch, User};
 use super::session::{Counters, Due, Facts, Life, Screen, Seats, Session, Told, lock};
 use super::stored::Stored;
-use super::{attach, feed, translate};
+use super::{attach, feed};
 use crate::base::ids::TerminalId;
 use crate::base::{EpochMillis, Secret, limits};
 use crate::model::attention::{Input, RuleSet, SessionAttention};
@@ -339,7 +339,7 @@ impl Sessions {
         }
     }
 
-    /// Rebuilds the grid of a holder that lives and starts the session's thread.
+    /// Rebuilds the grid of a holder that lives and starts the session's task.
     fn adopt(
         &self,
         folder: &Path,
@@ -376,32 +376,19 @@ impl Sessions {
         let session = self.add(parts);
         let now = EpochMillis::now();
         session.attend(Input::Started, now);
-        let (title, status) = {
+        let (title, said) = {
             let screen = lock(&session.screen);
-            (
-                screen.grid.title().map(str::to_owned),
-                screen.status.clone(),
-            )
+            (screen.grid.title().map(str::to_owned), screen.said.clone())
         };
         if title.is_some() {
             session.attend(Input::Title(title), now);
         }
-        if let Some(status) = status.and_then(translate::program_status) {
-            session.attend(Input::ProgramStatus(status), now);
-        }
+        said.inputs().for_each(|input| session.attend(input, now));
         // Whoever asks sees the session as it is, not as it was at its checkpoint.
         feed::catch_up(&session, &mut reader, end);
-        let fed = Arc::clone(&session);
-        std::thread::Builder::new()
-            .name(format!("session-{}", &session.id().as_str()[..4]))
-            .stack_size(limits::SESSION_STACK_LEN)
-            .spawn(move || feed::run(&fed, reader))
-            .map_err(|error| {
-                Fault::new(
-                    Code::SessionFailed,
-                    format!("start the session's thread: {error}"),
-                )
-            })?;
+        self.hub
+            .runtime
+            .spawn(feed::run(Arc::clone(&session), reader));
         Ok(session)
     }
 

@@ -196,6 +196,81 @@ fn zsh_edits_a_line_that_wraps_and_searches_its_history() {
 }
 
 #[test]
+fn fish_colours_completes_and_edits_a_line_that_wraps() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    host.file("a-file-with-a-long-name.txt", "");
+    let twice = Twice::start(
+        &host,
+        "fish --no-config --private -C 'function fish_prompt; echo \"> \"; end; set fish_greeting'",
+    );
+    twice.agree(">");
+    twice.type_in("ls a-fi\t");
+    twice.agree("ls a-file-with-a-long-name.txt");
+    twice.type_in(&"abcdefghij ".repeat(14));
+    twice.agree("abcdefghij");
+    twice.type_in("\x01\x1bf\x1bf\x1bdX\x05Y");
+    twice.agree(" Y");
+    twice.type_in("\x15echo se(math 1 + 1)en\r");
+    twice.agree("se2en");
+}
+
+/// A server of one connection that needs no port, with a key that has a passphrase.
+fn ssh_command(host: &Host) -> String {
+    let dir = host.dir().to_str().expect("a path");
+    for (name, passphrase) in [("host_key", ""), ("key", "open sesame")] {
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", passphrase, "-f"])
+            .arg(host.dir().join(name))
+            .status()
+            .expect("run ssh-keygen");
+        assert!(made.success());
+    }
+    // Its package makes this folder only where the service starts; without root it is not needed.
+    let _ = std::fs::create_dir("/run/sshd");
+    let config = format!(
+        "HostKey {dir}/host_key\nAuthorizedKeysFile {dir}/key.pub\nStrictModes no\nUsePAM no\n\
+         PermitRootLogin yes\nPasswordAuthentication no\nPidFile none\nPrintMotd no\nPrintLastLog no\n"
+    );
+    host.file("sshd_config", &config);
+    format!(
+        "ssh -F none -tt -q -i {dir}/key -o IdentitiesOnly=yes -o UserKnownHostsFile={dir}/known \
+         -o StrictHostKeyChecking=accept-new -o 'ProxyCommand=/usr/sbin/sshd -i -f {dir}/sshd_config' \
+         twin \"PS1='far> ' sh\""
+    )
+}
+
+#[test]
+fn ssh_asks_for_its_passphrase_and_carries_size_and_screens() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    let twice = Twice::start(&host, &ssh_command(&host));
+    twice.agree("Enter passphrase for key");
+    let state = wait_for("ssh to show as waiting", || {
+        let state = host.json(&["ls", "--json"])["sessions"][0]["attention"].clone();
+        (state["state"] == "waiting").then_some(state)
+    });
+    assert_eq!(state["kind"], "auth", "{state}");
+    twice.type_in("open sesame\r");
+    twice.agree("far>");
+    twice.type_in("stty size; echo $TERM\r");
+    twice.agree(&format!("{ROWS} {COLS}"));
+    twice.agree("xterm-256color");
+    twice.type_in("vim -u NONE -N -n\r");
+    twice.agree("~");
+    twice.type_in("ihello from afar\x1b");
+    twice.agree("hello from afar");
+    twice.type_in(":q!\r");
+    twice.agree("far>");
+    twice.type_in("exit\r");
+    assert!(
+        host.run(&["wait", "twin", "--for", "exit", "--timeout", "30s"])
+            .status
+            .success()
+    );
+}
+
+#[test]
 fn htop_draws_its_frame_alike() {
     let host = Host::new();
     let _agent = host.start_agent();

@@ -298,6 +298,24 @@ fn programs_that_wait_for_a_person_say_so_and_why() {
 }
 
 #[test]
+fn what_a_shell_said_of_its_last_command_survives_the_agent() {
+    let host = Host::new();
+    let agent = host.start_agent();
+    let marks =
+        "printf '\\033]133;A\\007$ \\033]133;C\\007\\033]133;D;3\\007\\033]133;A\\007$ '; cat";
+    new(&host, "marked", &["sh", "-c", marks]);
+    let failed = || (record(&host, "marked")["attention"]["state"] == "error").then_some(());
+    wait_for("the command's failure to show", failed);
+    wait_for("a checkpoint behind it", || {
+        let rows = host.ipc("debug.view", r#"{"view":"sessions","id":"marked"}"#);
+        (rows.unwrap()["rows"][0]["checkpoints"].as_u64() > Some(0)).then_some(())
+    });
+    agent.kill();
+    let _agent = host.start_agent();
+    wait_for("the failure to show again", failed);
+}
+
+#[test]
 fn size_that_was_asked_for_is_there_when_the_answer_comes() {
     let host = Host::new();
     let _agent = host.start_agent();

@@ -55,6 +55,9 @@ pub const TEST: &[Package] = &[
     program("htop", "htop"),
     program("less", "less"),
     program("zsh", "zsh"),
+    program("fish", "fish"),
+    program("openssh-client", "ssh"),
+    file("openssh-server", "/usr/sbin/sshd"),
     program("iproute2", "ip"),
 ];
 

@@ -31,6 +31,9 @@ pub struct HolderIo {
 }
 
 impl HolderIo {
+    /// Whether `send_terminal` sends one.
+    pub const SENDS_TERMINAL: bool = true;
+
     /// Listens on `socket`, opens a terminal and starts the program on it. From here on TERM is told
     /// by `wait`, and the signals that a terminal or a dying parent sends do nothing.
     pub fn start(socket: &Path, program: &Program, size: PtySize) -> io::Result<Self> {
@@ -188,6 +191,14 @@ impl HolderIo {
     pub fn receive(&mut self, slot: Slot, into: &mut [u8]) -> io::Result<Received> {
         self.stream(slot)
             .map_or(Ok(Received::Closed), |stream| stream.try_receive(into))
+    }
+
+    /// Gives bytes to a connection and with them the terminal; answers how much it took.
+    pub fn send_terminal(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<usize> {
+        self.stream(slot).map_or_else(
+            || Err(io::ErrorKind::NotConnected.into()),
+            |stream| stream.try_send_with(bytes, self.pty.master()),
+        )
     }
 
     /// Gives bytes to a connection; answers how much it took.

@@ -3,16 +3,23 @@
 //! Invariants: both ends check that the other runs as this user; a path that is too long for the
 //! kernel moves to a short folder of this user's own (`local_socket::usable_path`).
 
-use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt::socket_peercred};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg, sockopt::socket_peercred,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::local_socket::{private_dir, usable_path};
 use crate::platform::pty::Received;
@@ -42,6 +49,42 @@ impl SessionStream {
         }
     }
 
+    /// As `receive`, with the terminal that the holder sent along, where it did.
+    pub fn receive_terminal(&self, into: &mut [u8]) -> io::Result<(usize, Option<TerminalInput>)> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        loop {
+            let mut beside = RecvAncillaryBuffer::new(&mut space);
+            let mut pieces = [IoSliceMut::new(into)];
+            match recvmsg(&self.0, &mut pieces, &mut beside, RecvFlags::CMSG_CLOEXEC) {
+                Ok(message) => {
+                    let mut terminals = beside.drain().filter_map(|message| match message {
+                        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+                        _ => None,
+                    });
+                    return Ok((message.bytes, terminals.next().map(TerminalInput)));
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Gives bytes together with a descriptor, without waiting; answers how many went.
+    pub(super) fn try_send_with(&self, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        let fds = [fd];
+        // INVARIANT: the space was made for one descriptor.
+        beside.push(SendAncillaryMessage::ScmRights(&fds));
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        Ok(sendmsg(
+            &self.0,
+            &[IoSlice::new(bytes)],
+            &mut beside,
+            flags,
+        )?)
+    }
+
     /// Takes bytes that are there, without waiting.
     pub fn try_receive(&self, into: &mut [u8]) -> io::Result<Received> {
         match recv(&self.0, into, RecvFlags::DONTWAIT) {
@@ -64,7 +107,7 @@ impl SessionStream {
     /// The same for several pieces in one call.
     pub fn try_send_all(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match rustix::net::sendmsg(&self.0, pieces, &mut Default::default(), flags) {
+        match sendmsg(&self.0, pieces, &mut Default::default(), flags) {
             Ok(length) => Ok(length),
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
             Err(error) => Err(error.into()),
@@ -104,6 +147,42 @@ impl SessionStream {
 impl AsFd for SessionStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// Tells a task when a connection has bytes, or has ended.
+pub struct Readiness(AsyncFd<OwnedFd>);
+
+impl Readiness {
+    /// Needs a tokio runtime.
+    pub fn new(stream: &Arc<SessionStream>) -> io::Result<Self> {
+        let fd = stream.as_fd().try_clone_to_owned()?;
+        // Room to send is of no interest here, and would wake the task at each byte that the holder takes.
+        // SAFETY: an `OwnedFd` owns its descriptor and names the same one until it is dropped.
+        let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE)? };
+        Ok(Self(fd))
+    }
+
+    /// Waits; what came before the last time that all was taken is not told again.
+    pub async fn wait(&self) -> io::Result<()> {
+        self.0.readable().await?.clear_ready();
+        Ok(())
+    }
+}
+
+/// A terminal's way in, past the holder that has the terminal. Closing it is no hang-up while the holder
+/// lives.
+#[derive(Debug)]
+pub struct TerminalInput(OwnedFd);
+
+impl TerminalInput {
+    /// Gives input without waiting; answers how much the terminal took, which may be nothing.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match rustix::io::write(&self.0, bytes) {
+            Ok(length) => Ok(length),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

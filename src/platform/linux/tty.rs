@@ -97,6 +97,11 @@ impl Tty {
             match rustix::io::read(ready.get_inner(), &mut buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(len) => {
+                    if len < buffer.len() {
+                        // That was all. What comes later is told anew, so asking again, for which the
+                        // terminal's own work has to end, would only delay the key.
+                        ready.clear_ready();
+                    }
                     into.extend_from_slice(&buffer[..len]);
                     return Ok(Waited::Bytes);
                 }

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::io::{self, IoSlice};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::platform::pty::{
@@ -36,6 +37,9 @@ pub const fn session_processes(_session: u32) -> Option<u32> {
 pub struct HolderIo(Infallible);
 
 impl HolderIo {
+    /// Whether `send_terminal` sends one.
+    pub const SENDS_TERMINAL: bool = false;
+
     pub fn start(_socket: &Path, _program: &Program, _size: PtySize) -> io::Result<Self> {
         Err(unsupported())
     }
@@ -96,6 +100,10 @@ impl HolderIo {
         match self.0 {}
     }
 
+    pub fn send_terminal(&mut self, _slot: Slot, _bytes: &[u8]) -> io::Result<usize> {
+        match self.0 {}
+    }
+
     pub fn send(&mut self, _slot: Slot, _pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         match self.0 {}
     }
@@ -113,6 +121,14 @@ impl SessionStream {
         match self.0 {}
     }
 
+    pub fn receive_terminal(&self, _into: &mut [u8]) -> io::Result<(usize, Option<TerminalInput>)> {
+        match self.0 {}
+    }
+
+    pub fn try_receive(&self, _into: &mut [u8]) -> io::Result<Received> {
+        match self.0 {}
+    }
+
     pub fn try_send(&self, _bytes: &[u8]) -> io::Result<usize> {
         match self.0 {}
     }
@@ -127,6 +143,29 @@ impl SessionStream {
 
     pub fn shutdown(&self) {
         match self.0 {}
+    }
+}
+
+/// Cannot be made here.
+pub struct Readiness(Infallible);
+
+impl Readiness {
+    pub fn new(stream: &Arc<SessionStream>) -> io::Result<Self> {
+        match stream.0 {}
+    }
+
+    pub async fn wait(&self) -> io::Result<()> {
+        match self.0 {}
+    }
+}
+
+/// Cannot be made here.
+#[derive(Debug)]
+pub enum TerminalInput {}
+
+impl TerminalInput {
+    pub fn write(&self, _: &[u8]) -> io::Result<usize> {
+        match *self {}
     }
 }
 

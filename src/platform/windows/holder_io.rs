@@ -54,6 +54,9 @@ pub struct HolderIo {
 }
 
 impl HolderIo {
+    /// Whether `send_terminal` sends one.
+    pub const SENDS_TERMINAL: bool = false;
+
     /// Listens, opens a console and starts the program on it.
     pub fn start(socket: &Path, program: &Program, size: PtySize) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
@@ -242,6 +245,11 @@ impl HolderIo {
         Ok(self
             .pipe(slot)
             .map_or(Received::Closed, |pipe| pipe.receive(into)))
+    }
+
+    /// Gives bytes to a connection; a pseudo-console cannot go with them.
+    pub fn send_terminal(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<usize> {
+        self.send(slot, &[IoSlice::new(bytes)])
     }
 
     /// Gives bytes to a connection; answers how much it took.

@@ -39,6 +39,16 @@ impl SessionStream {
         }
     }
 
+    /// As `receive`; a holder cannot send its pseudo-console along.
+    pub fn receive_terminal(&self, into: &mut [u8]) -> io::Result<(usize, Option<TerminalInput>)> {
+        Ok((self.receive(into)?, None))
+    }
+
+    /// Takes bytes that are there, without waiting.
+    pub fn try_receive(&self, into: &mut [u8]) -> io::Result<Received> {
+        Ok(self.pipe.receive(into))
+    }
+
     /// Gives what goes without waiting; answers how much that was, which may be nothing.
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         self.pipe.send(bytes)
@@ -71,5 +81,35 @@ impl SessionStream {
     /// Ends both directions, so that a reader in another thread comes back.
     pub fn shutdown(&self) {
         self.pipe.shutdown();
+    }
+}
+
+/// Tells a task when a connection has bytes, or has ended.
+pub struct Readiness(Arc<SessionStream>);
+
+impl Readiness {
+    /// Needs a tokio runtime.
+    pub fn new(stream: &Arc<SessionStream>) -> io::Result<Self> {
+        Ok(Self(Arc::clone(stream)))
+    }
+
+    /// Waits, on a thread for tasks that block.
+    pub async fn wait(&self) -> io::Result<()> {
+        let stream = Arc::clone(&self.0);
+        let waited = tokio::task::spawn_blocking(move || {
+            while !stream.wait_readable(Duration::from_secs(3600))? {}
+            Ok(())
+        });
+        waited.await.map_err(io::Error::other)?
+    }
+}
+
+/// A terminal's way in past its holder, which this system does not have.
+#[derive(Debug)]
+pub enum TerminalInput {}
+
+impl TerminalInput {
+    pub fn write(&self, _: &[u8]) -> io::Result<usize> {
+        match *self {}
     }
 }

@@ -65,7 +65,8 @@ pub struct ProgramStatus {
 }
 
 /// A mark of shell integration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PromptMark {
     /// A: the prompt begins.
     Prompt,

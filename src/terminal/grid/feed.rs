@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use vte::ansi::{Handler, Processor, Timeout};
 
+use super::damage::{Reach, Spot};
 use super::dispatch::Dispatch;
 use super::scan::{self, Scan, State};
 use super::{Effect, Grid, osc, query};
@@ -133,6 +134,7 @@ impl Feeder<'_> {
                 if let Some(mut sequence) = self.finished(&rest[..len]) {
                     // Control characters inside count; CAN brings the parser back to plain text.
                     sequence.push(0x18);
+                    self.grid.damage.touch_all();
                     let (mut dispatch, parser, _) = self.dispatch();
                     parser.advance(&mut dispatch, &sequence);
                 }
@@ -189,12 +191,20 @@ impl Feeder<'_> {
                 // The byte does not belong to the character, which is broken.
                 self.grid.pending.clear();
                 self.grid.uncounted = 0;
+                self.grid.damage.touch_all();
                 self.dispatch().0.input(char::REPLACEMENT_CHARACTER);
             }
         }
     }
 
-    fn plain(&mut self, mut bytes: &[u8]) {
+    fn plain(&mut self, bytes: &[u8]) {
+        let before = Spot::of(&self.grid.engine);
+        self.put(bytes);
+        let Grid { engine, damage, .. } = &mut *self.grid;
+        damage.text(bytes, before, engine);
+    }
+
+    fn put(&mut self, mut bytes: &[u8]) {
         // A character that an escape cuts short is broken.
         let cut = scan::unfinished_utf8(bytes);
         let (mut dispatch, parser, _) = self.dispatch();
@@ -244,6 +254,13 @@ impl Feeder<'_> {
 
     /// Applies a sequence from its ESC to its end.
     fn whole(&mut self, sequence: &[u8]) {
+        let before = Spot::of(&self.grid.engine);
+        self.apply(sequence);
+        let Grid { engine, damage, .. } = &mut *self.grid;
+        damage.sequence(Reach::of(sequence), before, engine);
+    }
+
+    fn apply(&mut self, sequence: &[u8]) {
         let (mut dispatch, parser, notice) = self.dispatch();
         let last = sequence.last().copied().unwrap_or_default();
         let handled = match sequence.get(1) {

@@ -11,6 +11,7 @@
 //! in the emulator replaces it by an empty one that says so. Nothing here does I/O or knows the time.
 
 mod checksum;
+mod damage;
 mod dispatch;
 mod effect;
 mod engine;
@@ -33,6 +34,7 @@ use alacritty_terminal::index::Line as Row;
 use alacritty_terminal::term::TermMode;
 use vte::ansi::{CursorShape as EngineShape, Handler};
 
+pub use damage::Damage;
 pub use effect::{Effect, NoticeSource, ProgramStatus, Progress, PromptMark};
 pub use history::{HistoryBlocks, HistoryError};
 pub use osc::clipboard_answer;
@@ -140,15 +142,6 @@ pub enum Scrollback {
     All,
 }
 
-/// The rows that look different from the last time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Damage {
-    /// From 0, ascending.
-    pub rows: Vec<u16>,
-    /// Lines that entered the scrollback since then.
-    pub scrolled: u64,
-}
-
 /// What a session needs of a terminal emulator.
 pub trait Screen {
     /// Applies output; see [`Grid::feed`].
@@ -177,8 +170,7 @@ pub struct Grid {
     /// Bytes at the start of `pending` that `fed` does not count.
     uncounted: usize,
     notice: osc::Notice,
-    rows_seen: Vec<u64>,
-    lines_seen: u64,
+    damage: damage::Tracker,
     panics: u64,
 }
 
@@ -193,8 +185,7 @@ impl Grid {
             fed: 0,
             uncounted: 0,
             notice: osc::Notice::default(),
-            rows_seen: Vec::new(),
-            lines_seen: 0,
+            damage: damage::Tracker::default(),
             panics: 0,
         }
     }
@@ -217,6 +208,7 @@ impl Grid {
     /// Replaces the emulator after a panic in it; the scrollback is ours and stays.
     fn start_anew(&mut self, effects: &mut Vec<Effect>) {
         self.panics += 1;
+        self.damage.touch_all();
         let size = self.engine.size().clamped();
         let fresh = Engine::new(size, self.options.scrollback_lines);
         let broken = std::mem::replace(&mut self.engine, fresh);
@@ -258,6 +250,7 @@ impl Grid {
     /// Changes the size; the main screen is reflowed, lines move to and from the scrollback.
     pub fn resize(&mut self, size: Size) {
         let size = size.clamped();
+        self.damage.touch_all();
         let resized = catch_unwind(AssertUnwindSafe(|| self.engine.resize(size)));
         if resized.is_err() {
             self.start_anew(&mut Vec::new());
@@ -274,22 +267,7 @@ impl Grid {
 
     /// The visible rows that look different since the last call; all of them at first.
     pub fn take_damage(&mut self) -> Damage {
-        let cells = self.engine.cells();
-        let fresh: Vec<u64> = (0..cells.screen_lines())
-            .map(|row| checksum::row(&cells[Row(row as i32)][..]))
-            .collect();
-        let seen = std::mem::replace(&mut self.rows_seen, fresh);
-        let same = seen.len() == self.rows_seen.len();
-        let rows = (0..self.rows_seen.len())
-            .filter(|row| !same || seen[*row] != self.rows_seen[*row])
-            .map(|row| row as u16)
-            .collect();
-        let lines = self.first_line() + self.history_len() as u64;
-        let before = std::mem::replace(&mut self.lines_seen, lines);
-        Damage {
-            rows,
-            scrolled: lines.saturating_sub(before),
-        }
+        self.damage.take(&self.engine)
     }
 
     /// A visible row, from 0 at the top; the last one past the end.
@@ -418,7 +396,7 @@ impl Grid {
 
     /// About how much memory the grid holds, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.engine.memory_bytes() + self.pending.capacity() + self.rows_seen.capacity() * 8
+        self.engine.memory_bytes() + self.pending.capacity() + self.damage.memory_bytes()
     }
 
     /// A hash of everything that can be observed: both screens, scrollback, cursors, modes, stacks.

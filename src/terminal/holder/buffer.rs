@@ -69,7 +69,12 @@ impl FrameBuffer {
 
     /// Whether a whole frame is there.
     pub fn has_frame(&self) -> Result<bool, ProtocolError> {
-        cut(self.bytes.get(self.start..self.end).unwrap_or_default()).map(|raw| raw.is_some())
+        self.peek().map(|raw| raw.is_some())
+    }
+
+    /// The next whole frame, which stays.
+    pub fn peek(&self) -> Result<Option<Raw<'_>>, ProtocolError> {
+        cut(self.bytes.get(self.start..self.end).unwrap_or_default())
     }
 
     /// Takes the next whole frame.

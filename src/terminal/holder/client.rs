@@ -1,4 +1,8 @@
-//! The agent's end of a holder: one reader for a plain thread, writers for everybody.
+//! The agent's end of a holder: one reader, writers for everybody.
+//!
+//! Input goes straight into the terminal where the holder sent it along and none waits in the holder, which
+//! saves a key the way through another process; otherwise, and for what the terminal does not take at
+//! once, through the holder. So it stays in order, and a program that does not read stops nobody.
 //!
 //! A writer never blocks: what the socket does not take at once waits in a bounded queue, which a thread of
 //! its own sends and then ends. That is rare, since a holder reads whatever else it does.
@@ -15,7 +19,7 @@ use super::protocol::{
 };
 use super::{HolderError, folder};
 use crate::base::limits;
-use crate::platform::pty::{PtySize, SessionStream};
+use crate::platform::pty::{PtySize, Readiness, Received, SessionStream, TerminalInput};
 
 /// A reader's buffer while much comes.
 const LARGE_LEN: usize = 128 * 1024;
@@ -25,7 +29,8 @@ enum Source {
     File(File),
 }
 
-/// Reads what a holder says, in order. Used by one thread, which it blocks.
+/// Reads what a holder says, in order: by `next`, which blocks its thread, or in a task by `try_fill`
+/// and `readable`.
 pub struct Reader {
     source: Source,
     buffer: FrameBuffer,
@@ -37,10 +42,41 @@ struct Queue {
     bytes: Vec<u8>,
     sending: bool,
     failed: bool,
+    /// The terminal itself, while the connection lives.
+    terminal: Option<TerminalInput>,
+    /// Bytes of input and replies that went to the holder, and up to where none of them waits there.
+    input: u64,
+    taken: Option<u64>,
+}
+
+impl Queue {
+    /// Gives the terminal what it takes at once, where nothing that was given before waits; answers the
+    /// rest.
+    fn put_in<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        match &self.terminal {
+            Some(terminal) if self.taken == Some(self.input) && !self.failed => {
+                // A terminal that has gone takes nothing; the holder tells how it ended.
+                let taken = terminal.write(bytes).unwrap_or(0);
+                bytes.get(taken..).unwrap_or_default()
+            }
+            _ => bytes,
+        }
+    }
+}
+
+/// What a try to read has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// Bytes; there may be more.
+    More,
+    /// All there was, which may be nothing.
+    All,
+    /// The connection has ended.
+    Closed,
 }
 
 struct Shared {
-    stream: SessionStream,
+    stream: Arc<SessionStream>,
     queue: Mutex<Queue>,
 }
 
@@ -72,6 +108,7 @@ pub struct NewCheckpoint<'a> {
 /// Errors: `Io` when nobody listens, `Incompatible`.
 pub fn connect(folder: &Path) -> Result<(Reader, Writer), HolderError> {
     let stream = SessionStream::connect(&folder.join(folder::SOCKET))
+        .map(Arc::new)
         .map_err(HolderError::io("connect to the holder"))?;
     let mut hello = Vec::new();
     ToHolder::Hello { protocol: PROTOCOL }.put(&mut hello);
@@ -84,6 +121,9 @@ pub fn connect(folder: &Path) -> Result<(Reader, Writer), HolderError> {
             bytes: Vec::new(),
             sending: false,
             failed: false,
+            terminal: None,
+            input: 0,
+            taken: None,
         }),
     });
     let mut buffer = FrameBuffer::new(LARGE_LEN);
@@ -98,7 +138,14 @@ pub fn connect(folder: &Path) -> Result<(Reader, Writer), HolderError> {
             let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
             return Err(HolderError::io("wait for the holder's hello")(late));
         }
-        if readable && !fill(&mut buffer, |room| shared.stream.receive(room))? {
+        let receive = |room: &mut [u8]| {
+            let (length, terminal) = shared.stream.receive_terminal(room)?;
+            if terminal.is_some() {
+                shared.lock().terminal = terminal;
+            }
+            Ok(length)
+        };
+        if readable && !fill(&mut buffer, receive)? {
             return Err(HolderError::Closed);
         }
     }
@@ -160,7 +207,7 @@ impl Reader {
     // Not an iterator: what it answers borrows from it.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<FromHolder<'_>>, HolderError> {
-        while !self.buffer.has_frame()? {
+        while !self.has_frame()? {
             if !self.wait()? {
                 return Ok(None);
             }
@@ -171,9 +218,65 @@ impl Reader {
         }
     }
 
-    /// Whether a frame can be had without waiting.
-    pub fn has_frame(&self) -> Result<bool, HolderError> {
+    /// Whether `next` answers without waiting.
+    pub fn has_frame(&mut self) -> Result<bool, HolderError> {
+        while let Some(taken) = self.buffer.peek()?.and_then(protocol::taken) {
+            // What concerns the writers alone goes no further.
+            if let Source::Stream(shared) = &self.source {
+                shared.lock().taken = Some(taken);
+            }
+            self.buffer.take()?;
+        }
         Ok(self.buffer.has_frame()?)
+    }
+
+    /// Takes what has come, without waiting, up to one buffer.
+    pub fn try_fill(&mut self) -> Result<Filled, HolderError> {
+        let Source::Stream(shared) = &self.source else {
+            return Ok(Filled::Closed);
+        };
+        let room = self.buffer.room()?;
+        let size = room.len();
+        match shared.stream.try_receive(room) {
+            Ok(Received::Bytes(length)) => {
+                self.buffer.filled(length);
+                Ok(if length < size {
+                    Filled::All
+                } else {
+                    Filled::More
+                })
+            }
+            Ok(Received::Nothing) => Ok(Filled::All),
+            Ok(Received::Closed) => Ok(Filled::Closed),
+            Err(error) => Err(HolderError::io("read from the holder")(error)),
+        }
+    }
+
+    /// Tells a task when `try_fill` is worth another try. Needs a tokio runtime.
+    pub fn readiness(&self) -> Result<Option<Readiness>, HolderError> {
+        match &self.source {
+            Source::Stream(shared) => Readiness::new(&shared.stream)
+                .map(Some)
+                .map_err(HolderError::io("wait for the holder")),
+            Source::File(_) => Ok(None),
+        }
+    }
+
+    /// Waits for more, and gives the memory of a flood back when none comes for a while.
+    pub async fn readable(&mut self, readiness: &Readiness) -> Result<(), HolderError> {
+        let rest = Duration::from_millis(limits::HOLDER_BUFFER_REST_MS);
+        let waited = if self.buffer.is_large() {
+            match tokio::time::timeout(rest, readiness.wait()).await {
+                Ok(waited) => waited,
+                Err(_) => {
+                    self.buffer.shrink();
+                    readiness.wait().await
+                }
+            }
+        } else {
+            readiness.wait().await
+        };
+        waited.map_err(HolderError::io("wait for the holder"))
     }
 
     fn wait(&mut self) -> Result<bool, HolderError> {
@@ -195,7 +298,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         if let Source::Stream(shared) = &self.source {
-            shared.stream.shutdown();
+            shared.end();
         }
     }
 }
@@ -209,15 +312,24 @@ impl Writer {
     /// Gives input to the program, whole and in order. A terminal that takes no more is told later as
     /// `ErrorCode::InputQueueFull`. Errors: `TooLong`, `Busy`, `Closed`.
     pub fn input(&self, bytes: &[u8]) -> Result<(), HolderError> {
-        let limit = limits::HOLDER_INPUT_LEN_MAX;
-        too_long("input", bytes.len(), limit)?;
-        self.send(&[ToHolder::Input(bytes)])
+        too_long("input", bytes.len(), limits::HOLDER_INPUT_LEN_MAX)?;
+        let mut queue = self.0.lock();
+        let rest = queue.put_in(bytes);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        queue = self.send_locked(queue, &[ToHolder::Input(rest)])?;
+        queue.input += rest.len() as u64;
+        Ok(())
     }
 
     /// Gives the terminal's answers to queries that stand before `answered`; otherwise as `input`.
     pub fn reply(&self, answered: u64, bytes: &[u8]) -> Result<(), HolderError> {
         too_long("a reply", bytes.len(), limits::HOLDER_INPUT_LEN_MAX)?;
-        self.send(&[ToHolder::Reply { answered, bytes }])
+        let reply = ToHolder::Reply { answered, bytes };
+        let mut queue = self.send_locked(self.0.lock(), &[reply])?;
+        queue.input += bytes.len() as u64;
+        Ok(())
     }
 
     /// Changes the terminal's size; `FromHolder::Resized` tells when that was in the stream.
@@ -273,12 +385,19 @@ impl Writer {
 
     /// Ends the connection; the reader then comes to its end.
     pub fn close(&self) {
-        self.0.stream.shutdown();
+        self.0.end();
     }
 
     /// Sends all of these frames or none.
     fn send(&self, frames: &[ToHolder<'_>]) -> Result<(), HolderError> {
-        let mut queue = self.0.lock();
+        self.send_locked(self.0.lock(), frames).map(drop)
+    }
+
+    fn send_locked<'a>(
+        &self,
+        mut queue: MutexGuard<'a, Queue>,
+        frames: &[ToHolder<'_>],
+    ) -> Result<MutexGuard<'a, Queue>, HolderError> {
         if queue.failed {
             return Err(HolderError::Closed);
         }
@@ -292,7 +411,7 @@ impl Writer {
                 queue.bytes.truncate(waiting);
                 return Err(HolderError::Busy);
             }
-            return Ok(());
+            return Ok(queue);
         }
         let sent = match self.0.stream.try_send(&queue.bytes) {
             Ok(sent) => sent,
@@ -307,19 +426,19 @@ impl Writer {
             if queue.bytes.capacity() > 4 * 1024 {
                 queue.bytes = Vec::new();
             }
-            return Ok(());
+            return Ok(queue);
         }
         queue.sending = true;
-        drop(queue);
         let shared = self.0.clone();
         let thread = std::thread::Builder::new().name("holder-send".to_owned());
         if thread.spawn(move || shared.send_queued()).is_err() {
             // The rest cannot be sent, and half a frame was: nothing more may follow.
-            self.0.lock().failed = true;
+            queue.failed = true;
+            queue.terminal = None;
             self.0.stream.shutdown();
             return Err(HolderError::Closed);
         }
-        Ok(())
+        Ok(queue)
     }
 }
 
@@ -327,6 +446,12 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         // Nothing panics while it is held; the queue is whole in any case.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the connection, and lets go of the terminal, which hangs up once its holder has gone.
+    fn end(&self) {
+        self.lock().terminal = None;
+        self.stream.shutdown();
     }
 
     /// Sends what waits until nothing does.

@@ -25,7 +25,7 @@ mod ring;
 mod serve;
 mod start;
 
-pub use client::{Block, NewCheckpoint, Reader, Writer, connect, last_screen};
+pub use client::{Block, Filled, NewCheckpoint, Reader, Writer, connect, last_screen};
 pub use folder::{Ended, Found, Meta, SessionState, Spec, remove, scan, state_of};
 pub use protocol::{ErrorCode, FromHolder, Hello, PROTOCOL, Position, Stat, ToHolder};
 pub use start::{Scope, Zygote, holder_main, spawn_direct, zygote_main};

@@ -20,11 +20,13 @@
 //! 12 kill                                       75 stat     see `Stat`
 //! 13 forget                                     76 killed   asked u32, forced u32
 //!                                               77 error    code u16, text
-//! 14 reply       answered u64, bytes
+//! 14 reply       answered u64, bytes              78 taken    input u64
 //! exit: tag u8 (0 runs, 1 code, 2 signal), value i32
 //! ```
 //!
-//! The first frame of each side is its hello, whose protocol number stands first in every version. Kinds
+//! The first frame of each side is its hello, whose protocol number stands first in every version. Where the
+//! system can pass descriptors, the holder's hello carries the terminal: an agent may then write input into
+//! it itself, and does while no input of this connection waits in the holder, which `taken` tells. Kinds
 //! that are not known are skipped. A `mark` numbers the changes of size, so that a checkpoint says which
 //! of several changes at one offset it contains; 0 is none.
 
@@ -33,6 +35,8 @@ use crate::platform::pty::{ProcessExit, PtySize, Waiting};
 
 /// The version that this build speaks.
 pub const PROTOCOL: u16 = 1;
+/// The kind of frame that concerns an agent's writers alone.
+const TAKEN: u8 = 78;
 /// Length and kind.
 pub const HEADER_LEN: usize = 5;
 /// The header of an output frame, offset included.
@@ -226,6 +230,8 @@ pub enum FromHolder<'a> {
         code: ErrorCode,
         text: &'a str,
     },
+    /// No input waits here: of this connection, so many bytes of input and replies came and went.
+    Taken(u64),
     /// A kind of another version; it is skipped.
     Unknown(u8),
 }
@@ -454,12 +460,23 @@ pub fn from_holder(raw: Raw<'_>) -> Result<FromHolder<'_>, ProtocolError> {
             code: ErrorCode::of(body.u16()?),
             text: std::str::from_utf8(body.bytes()).map_err(|_| body.malformed())?,
         },
+        TAKEN => FromHolder::Taken(body.u64()?),
         other => {
             body.bytes();
             FromHolder::Unknown(other)
         }
     };
     body.done(frame)
+}
+
+/// What a frame of kind `taken` says; `None` for others.
+pub fn taken(raw: Raw<'_>) -> Option<u64> {
+    if raw.kind != TAKEN {
+        return None;
+    }
+    raw.body
+        .first_chunk()
+        .map(|input| u64::from_le_bytes(*input))
 }
 
 fn hello<'a>(body: &mut Body<'_>) -> Result<FromHolder<'a>, ProtocolError> {
@@ -619,6 +636,7 @@ impl FromHolder<'_> {
             Self::Error { code, text } => {
                 drop(put(out, 77).u16(code.number()).bytes(text.as_bytes()));
             }
+            Self::Taken(input) => drop(put(out, TAKEN).u64(input)),
             Self::Unknown(kind) => drop(put(out, kind)),
         }
     }

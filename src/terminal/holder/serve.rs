@@ -56,6 +56,10 @@ pub struct Holder {
     out: Outgoing,
     blocked: bool,
     input: VecDeque<u8>,
+    /// Bytes of input and replies that this connection's agent gave, and of how many it was told last
+    /// that they wait here no more.
+    heard: u64,
+    told: Option<u64>,
     /// Up to where the terminal's queries have been answered.
     answered: u64,
     /// The terminal has hung up; it is looked at again, since the program may open it anew.
@@ -98,6 +102,8 @@ impl Holder {
             out: Outgoing::default(),
             blocked: false,
             input: VecDeque::new(),
+            heard: 0,
+            told: None,
             answered: 0,
             hung_up: false,
             exit: None,
@@ -259,8 +265,14 @@ impl Holder {
                 Err(_) => self.input.clear(),
             }
         }
-        if self.input.is_empty() && self.input.capacity() > 4 * 1024 {
-            self.input = VecDeque::new();
+        if self.input.is_empty() {
+            if self.input.capacity() > 4 * 1024 {
+                self.input = VecDeque::new();
+            }
+            if HolderIo::SENDS_TERMINAL && self.told != Some(self.heard) {
+                self.told = Some(self.heard);
+                self.out.answer(FromHolder::Taken(self.heard));
+            }
         }
     }
 
@@ -371,6 +383,8 @@ impl Holder {
 
     fn forget_connection(&mut self) {
         self.out = Outgoing::default();
+        // Input of an agent that has gone may still wait: the next one is told once it does not.
+        (self.heard, self.told) = (0, None);
         self.incoming = None;
         self.inbound = FrameBuffer::new(limits::HOLDER_CHUNK_LEN);
         self.blocked = false;
@@ -397,8 +411,13 @@ impl Holder {
                 self.greeted = true;
                 self.forget_connection();
                 std::mem::swap(&mut self.inbound, &mut self.candidate);
-                self.out.answer(FromHolder::Hello(self.hello()));
-                self.hear_frames();
+                let mut hello = Vec::new();
+                FromHolder::Hello(self.hello()).put(&mut hello);
+                // The first bytes of a connection: they go at once, or nothing will.
+                match self.io.send_terminal(Slot::Current, &hello) {
+                    Ok(sent) if sent == hello.len() => self.hear_frames(),
+                    _ => self.lose_agent(),
+                }
             }
             Ok(ToHolder::Hello { .. }) => {
                 let mut answer = Vec::new();
@@ -486,6 +505,7 @@ impl Holder {
     }
 
     fn take_input(&mut self, bytes: &[u8]) {
+        self.heard += bytes.len() as u64;
         if self.input.len() + bytes.len() > limits::HOLDER_INPUT_LEN_MAX {
             let text = "the program does not read its input";
             return self.out.error(ErrorCode::InputQueueFull, text);
