@@ -400,6 +400,8 @@ pub const SESSION_SPEC_LEN_MAX: u64 = 1024 * 1024;
 pub const ATTENTION_LOOK_MS: i64 = 300;
 /// … and the later looks, counted from the same moment; then none until something happens.
 pub const ATTENTION_LOOK_AGAIN_MS: [i64; 2] = [1_000, 3_000];
+/// After that, while a program runs that reads nothing, at most this long passes between two looks.
+pub const ATTENTION_LOOK_RARE_MS_MAX: i64 = 60_000;
 /// A session that never falls quiet is looked at this long after the first unseen output.
 pub const ATTENTION_LOOK_LATEST_MS: i64 = 1_000;
 /// A BEL this soon after a key is the answer to that key; it is not counted.

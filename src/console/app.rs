@@ -26,6 +26,9 @@ use super::roster::{Entry, PlaceState, Roster};
 use super::scroll::ScrollView;
 use super::select::Selection;
 
+/// Told when an attachment ends with typed bytes that no session has read.
+const NOT_SENT: &str = "not connected: what was typed is not sent";
+
 /// Why the console ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
@@ -304,7 +307,7 @@ impl App {
             self.focused = 0;
         } else {
             let old = std::mem::replace(&mut self.panes[self.focused], pane);
-            self.park(old);
+            self.park(old, now);
         }
         self.last = before.or(self.last.take());
         self.focus_changed(now);
@@ -377,8 +380,11 @@ impl App {
         }
     }
 
-    fn park(&mut self, mut pane: Pane) {
+    fn park(&mut self, mut pane: Pane, now: Instant) {
         pane.park();
+        if pane.take_dropped_input() {
+            self.tell(NOT_SENT, now);
+        }
         self.parked.push_back(pane);
         if self.parked.len() > limits::CONSOLE_PANES_KEPT_MAX {
             self.parked.pop_front();
@@ -410,7 +416,7 @@ impl App {
         self.leave_scroll();
         self.announce_focus(false);
         let old = self.panes.remove(self.focused);
-        self.park(old);
+        self.park(old, now);
         self.focused = self.focused.min(self.panes.len() - 1);
         self.focus_changed(now);
     }
@@ -453,6 +459,14 @@ impl App {
         self.fit_panes(now);
     }
 
+    /// Says it when what was typed into a pane was lost.
+    pub fn tell_dropped_input(&mut self, index: usize, now: Instant) {
+        let pane = self.panes.get_mut(index);
+        if pane.is_some_and(Pane::take_dropped_input) {
+            self.tell(NOT_SENT, now);
+        }
+    }
+
     pub fn leave_scroll(&mut self) {
         if self.scroll.take().is_some() {
             self.dirty = true;
@@ -488,6 +502,9 @@ impl App {
         }
         if let Some(notice) = applied.notice {
             self.tell(notice, now);
+        }
+        if applied.status_changed {
+            self.tell_dropped_input(index, now);
         }
         if applied.dismissed && focused {
             self.effects.push(Effect::Leave(Left::Detached));

@@ -427,6 +427,35 @@ fn what_is_typed_while_a_session_is_being_attached_reaches_it() {
 }
 
 #[test]
+fn what_is_typed_while_connecting_waits_for_the_next_attempt_or_is_told_to_be_lost() {
+    let mut stage = Stage::usual(80, 24);
+    let attach = |stage: &mut Stage| {
+        let attach = stage.app.effects.drain(..).find_map(|effect| match effect {
+            Effect::Attach {
+                key,
+                attempt,
+                params,
+            } => Some((key, attempt, params)),
+            _ => None,
+        });
+        attach.unwrap()
+    };
+    stage.app.focus(&here("aaaa"), stage.now);
+    attach(&mut stage);
+    stage.type_text("early");
+    stage.app.attach(0, stage.now);
+    let (key, attempt, params) = attach(&mut stage);
+    stage.attach(key, attempt, &params);
+    assert_eq!(stage.sent("aaaa").0, b"early");
+    stage.app.focus(&here("bbbb"), stage.now);
+    attach(&mut stage);
+    stage.type_text("lost");
+    assert!(!stage.shown().contains("what was typed is not sent"));
+    stage.app.focus(&here("aaaa"), stage.now);
+    assert!(stage.shown().contains("what was typed is not sent"));
+}
+
+#[test]
 fn the_prefix_twice_and_the_literal_key_go_through() {
     let mut stage = Stage::usual(80, 24);
     stage.sent("bbbb");

@@ -128,7 +128,7 @@ pub struct Pane {
     /// The mirror holds something: a reconnect may go on from `offset`.
     filled: bool,
     sent_size: Option<(u16, u16)>,
-    /// Input waited for an attachment that failed.
+    /// Input waited for an attachment that failed or was given up.
     dropped_input: bool,
     retry_ms: u64,
     held_since: Option<Instant>,
@@ -163,7 +163,13 @@ impl Pane {
 
     /// Begins an attempt and gives its parameters. Any stream of before is dropped.
     pub fn connect(&mut self, size: (u16, u16), how: &How) -> AttachParams {
+        // What was typed during an attempt waits for the next one as well.
+        let typed = match self.status {
+            Status::Connecting => std::mem::take(&mut self.outbox),
+            _ => VecDeque::new(),
+        };
         self.drop_stream();
+        typed.into_iter().for_each(|piece| self.queue(piece));
         self.attempt += 1;
         self.status = Status::Connecting;
         AttachParams {
@@ -206,7 +212,6 @@ impl Pane {
                 typed.into_iter().for_each(|piece| self.push(piece));
             }
             Err(fault) => {
-                self.dropped_input = !self.outbox.is_empty();
                 self.refused(&fault, Instant::now());
             }
         }
@@ -240,6 +245,10 @@ impl Pane {
 
     fn drop_stream(&mut self) {
         self.stream = None;
+        self.dropped_input |= self
+            .outbox
+            .iter()
+            .any(|piece| piece.kind == PieceKind::Bytes);
         self.outbox.clear();
         self.outbox_len = 0;
         self.typing = None;
@@ -519,7 +528,7 @@ impl Pane {
         }
     }
 
-    /// Whether typed text was lost with an attachment that failed; told once.
+    /// Whether typed text was lost with an attachment that failed, broke or was left; told once.
     pub fn take_dropped_input(&mut self) -> bool {
         std::mem::take(&mut self.dropped_input)
     }

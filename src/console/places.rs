@@ -53,9 +53,7 @@ impl App {
         };
         if self.panes[index].connected(attached.attempt, attached.answer) {
             self.dirty = true;
-            if self.panes[index].take_dropped_input() {
-                self.tell("not connected: what was typed is not sent", now);
-            }
+            self.tell_dropped_input(index, now);
             if index == self.focused {
                 self.announce_focus(true);
                 self.fit_panes(now);

@@ -310,7 +310,7 @@ impl Task {
                 biased;
                 written = self.write.write_buf(&mut self.outbox), if !self.outbox.is_empty() => {
                     if !matches!(written, Ok(1..)) {
-                        return Err(gone());
+                        return Err(self.last_words().await);
                     }
                 }
                 read = self.read.read_buf(&mut self.inbox), if reading => {
@@ -326,6 +326,24 @@ impl Task {
                 },
             }
         }
+    }
+
+    /// Why the agent takes nothing more: it may have said so before it closed.
+    async fn last_words(&mut self) -> Fault {
+        let reading = async {
+            while self.held.is_none() {
+                if let Err(fault) = self.take_units() {
+                    return fault;
+                }
+                if !matches!(self.read.read_buf(&mut self.inbox).await, Ok(1..)) {
+                    break;
+                }
+            }
+            gone()
+        };
+        let limit = Duration::from_millis(limits::IPC_FLUSH_MS);
+        let said = tokio::time::timeout(limit, reading).await;
+        said.unwrap_or_else(|_| gone())
     }
 
     /// Gives the held record to its reader; a reader that has gone gets no more.

@@ -77,6 +77,13 @@ pub fn drop_grant(
     Ok(dropped > 0)
 }
 
+/// Takes all rights to a session back that is there no more.
+pub fn drop_grants_to(c: &Connection, session: &TerminalId) -> Result<(), StoreError> {
+    c.prepare_cached("DELETE FROM session_grants WHERE session_id = ?1")?
+        .execute([session.as_str()])?;
+    Ok(())
+}
+
 /// The rights to one session, by account name.
 pub fn grants_to(c: &Connection, session: &TerminalId) -> Result<Vec<GrantRow>, StoreError> {
     grants(c, "session_id = ?1", session.as_str())

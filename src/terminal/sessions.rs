@@ -83,6 +83,7 @@ impl Sessions {
                 tracing::warn!(session = found.id, %fault, "a session's folder cannot be used; it is left as it is");
             }
         }
+        sessions.prune(EpochMillis::now());
         Ok(sessions)
     }
 
@@ -307,9 +308,6 @@ impl Sessions {
             SessionState::Broken { why } => {
                 self.keep_silent(&found.folder, &spec, stored, why.clone())?;
             }
-            SessionState::Ended { exit: Some(ended) } if is_old(ended.at) => {
-                return holder::remove(&found.folder).map_err(|error| fault_of(&error));
-            }
             SessionState::Ended { exit } => {
                 self.keep_ended(&found.folder, &spec, stored, *exit)?;
             }
@@ -511,6 +509,8 @@ impl Sessions {
             .write()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         all.remove(session.id());
+        drop(all);
+        session.tell(name::SESSION_FORGOTTEN, json!({"name": session.name()}));
         Ok(())
     }
 
@@ -616,10 +616,6 @@ const ID_START_LEN_MIN: usize = 4;
 fn id_of(spec: &Spec) -> Result<TerminalId, Fault> {
     TerminalId::parse(spec.id.as_str())
         .map_err(|error| Fault::new(Code::StorageFailed, format!("session {}: {error}", spec.id)))
-}
-
-fn is_old(ended: EpochMillis) -> bool {
-    EpochMillis::now().since(ended) > limits::SESSION_KEPT_MS
 }
 
 /// The grid of a session that ended, from what its holder left.

@@ -80,10 +80,11 @@ pub(super) fn probe(stat: &Stat, found: Option<&ProcessFacts>) -> model::Process
         Waiting::Unknown => None,
         _ => Some(false),
     };
-    // The holder may see what this process may not, such as a program of another user.
-    let waiting = match found.map(|facts| facts.waiting) {
-        Some(Waiting::Unknown) | None => stat.waiting,
-        Some(known) => known,
+    // What the holder saw belongs to the terminal's settings that it saw at the same time, and it may see
+    // what this process may not, such as a program of another user.
+    let waiting = match stat.waiting {
+        Waiting::Unknown => found.map_or(Waiting::Unknown, |facts| facts.waiting),
+        known => known,
     };
     model::ProcessFacts {
         foreground: found

@@ -67,6 +67,7 @@ event_types! {
     CAPABILITIES_CHANGED = "capabilities.changed", "node", Shared, Durable, "What works on this host changed.";
     SESSION_STARTED = "session.started", "sessions", Shared, Durable, "A terminal session's program runs.";
     SESSION_EXITED = "session.exited", "sessions", Shared, Durable, "A terminal session's program ended: exit code or signal.";
+    SESSION_FORGOTTEN = "session.forgotten", "sessions", Shared, Durable, "What was kept of a session that had ended is gone: somebody ended it a second time, or it grew old.";
     SESSION_ADOPTED = "session.adopted", "sessions", Shared, Durable, "A restarted agent took a running session over from its holder.";
     SESSION_STDOUT = "session.stdout_chunk", "sessions", Shared, Volatile, "A session put out bytes: how many, never which.";
     SESSION_STDIN = "session.stdin_chunk", "sessions", Shared, Volatile, "A console typed into a session: who and how many bytes, never which.";

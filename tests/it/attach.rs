@@ -272,7 +272,10 @@ async fn size_follows_who_types_and_comes_back_when_a_small_console_leaves() {
     let (_, small) = caller.attach(&small).await.expect("attach");
     let resized = |wanted: (u16, u16)| {
         move |control: &Control| match control {
-            Control::Resize { cols, rows, .. } if (*cols, *rows) == wanted => Some(()),
+            // Of several changes at once only the last one's screen is sent.
+            Control::Resize { cols, rows, .. } | Control::Screen { cols, rows, .. } => {
+                ((*cols, *rows) == wanted).then_some(())
+            }
             _ => None,
         }
     };

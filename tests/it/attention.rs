@@ -265,7 +265,10 @@ fn by_all(recording: &Recording, rules: &Arc<RuleSet>) -> Attention {
     if !recording.screen.rows.is_empty() {
         look_at = step(Input::Output { bytes: 200 }, 50);
     }
-    while look_at.is_some() {
+    // The looks that follow activity; rarer ones go on for as long as a program runs.
+    let mut looks = 0;
+    while look_at.is_some() && looks < 3 {
+        looks += 1;
         step(Input::Probe(facts.clone()), 2_000);
         step(Input::Screen(recording.screen.clone()), 0);
         look_at = step(Input::Tick, 0);

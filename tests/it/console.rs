@@ -278,12 +278,12 @@ fn sessions_are_switched_lost_and_found_by_keys() {
     terminal.wait_until("the session again", |terminal| {
         !terminal.screen.screen().contents().contains("lost")
     });
-    terminal.type_bytes(b"again");
-    terminal.wait_for("again");
+    terminal.type_bytes(b"typed");
+    terminal.wait_for("ready$ typed");
     terminal.type_bytes(b"\x1cn");
     terminal.wait_for("far away$");
     terminal.type_bytes(b"\x1cl");
-    terminal.wait_for("again");
+    terminal.wait_for("ready$ typed");
     terminal.type_bytes(b"X");
     terminal.wait_for("This session ended");
     terminal.type_bytes(b"\x1cd");

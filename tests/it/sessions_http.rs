@@ -289,27 +289,56 @@ fn attaching_has_no_rest_route_and_footprints_are_merged() {
     );
 }
 
-#[test]
-fn lease_changes_are_audited_from_the_workstation_s_journal() {
-    let (_dir, server) = start();
-    let desk = server.connect("desk", 1, 2);
-    let lease = json!({"mode": "exclusive", "holder": ConsoleId::random(), "generation": 4});
-    let record = Record {
+/// The first record of a workstation's journal.
+fn record(event: &str, session: &str, payload: Value) -> Record {
+    Record {
         schema_version: Record::SCHEMA_VERSION,
         sequence: 1,
         event_id: EventId::random(),
         observed_at: EpochMillis(1),
         committed_at: EpochMillis(1),
-        session_id: "s-1".into(),
+        session_id: session.into(),
         stream: "sessions".into(),
-        event_type: "session.lease_changed".into(),
+        event_type: event.into(),
         source: Source::default(),
         foreground: None,
         correlation_id: None,
         causation_id: None,
-        payload: json!({"lease": lease, "typed": "hunter2"}),
+        payload,
         artifacts: vec![],
-    };
+    }
+}
+
+#[test]
+fn grants_end_with_what_is_kept_of_their_session() {
+    let (_dir, server) = start();
+    let desk = node(&server, "desk", &["build", "logs"]);
+    server.token_of(Role::Viewer);
+    let grant = json!({"username": "some-viewer", "level": "control"});
+    let of = |name: &str| format!("/api/sessions/{}/grants", desk.id(name));
+    for name in ["build", "logs"] {
+        assert_eq!(
+            server.ask("POST", &of(name), Some(grant.clone())).status,
+            200
+        );
+    }
+    let gone = record("session.forgotten", desk.id("build").as_str(), json!({}));
+    let agent = AgentId::parse("desk").unwrap();
+    server
+        .block_on(server.sink.events(&agent, vec![gone]))
+        .unwrap();
+    let left = |name: &str| server.ask("GET", &of(name), None).json()["grants"].clone();
+    assert_eq!(left("build"), json!([]));
+    assert_eq!(left("logs").as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn lease_changes_are_audited_from_the_workstation_s_journal() {
+    let (_dir, server) = start();
+    let desk = server.connect("desk", 1, 2);
+    let lease = json!({"mode": "exclusive", "holder": ConsoleId::random(), "generation": 4});
+    let payload = json!({"lease": lease, "typed": "hunter2"});
+    let record = record("session.lease_changed", "s-1", payload);
     server
         .block_on(server.sink.events(&desk, vec![record]))
         .unwrap();

@@ -35,8 +35,12 @@ fn a_managed_terminal_is_described_arranged_and_closed() {
 
     windows.activate(first).unwrap();
     assert_eq!(windows.foreground().unwrap(), Some(first));
-    let order: Vec<u64> = windows.list().unwrap().iter().map(|w| w.handle).collect();
-    assert_eq!(order, [first, second], "the topmost comes first");
+    // The window manager may tell what is active before it has raised it.
+    wait_for("the topmost window to come first", || {
+        let list = windows.list().unwrap();
+        let order: Vec<u64> = list.iter().map(|window| window.handle).collect();
+        (order == [first, second]).then_some(())
+    });
 
     let wanted = Rect::new(123, 145, 500, 300);
     let placed = windows.place(first, wanted);

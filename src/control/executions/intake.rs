@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Executions, artifacts, record};
 use crate::base::EpochMillis;
-use crate::base::ids::{AgentId, ExecutionId};
+use crate::base::ids::{AgentId, ExecutionId, TerminalId};
 use crate::base::limits::{
     EXECUTION_ARTIFACTS_MAX, EXECUTION_LOG_LEN_MAX, EXECUTION_RESULT_LEN_MAX,
 };
@@ -190,6 +190,12 @@ fn apply(
             Err(error) => error,
         },
         name::SESSION_LEASE => return note_lease(c, agent, record, now),
+        name::SESSION_FORGOTTEN => {
+            return match TerminalId::parse(&record.session_id) {
+                Ok(session) => terminals::drop_grants_to(c, &session),
+                Err(_) => Ok(()),
+            };
+        }
         _ => return Ok(()),
     };
     // The copy in our journal keeps the record; a run must not stall the link for it.

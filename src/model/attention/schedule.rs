@@ -1,11 +1,13 @@
-//! When to look at a session: shortly after it falls quiet, twice more, then never until something happens.
+//! When to look at a session: shortly after it falls quiet, twice more, then ever more rarely while a
+//! program runs that reads nothing, and otherwise never until something happens.
 
 use crate::base::{EpochMillis, limits};
 
 /// ```text
 ///  activity ──► look after 300 ms ──► after 1 s ──► after 3 s ──► no timer
-///     ▲   (at most 1 s of output unseen)                             │
-///     └──────────────────────── output or input ◄────────────────────┘
+///     ▲   (at most 1 s of output unseen)             │    ▲            │
+///     │              the program reads nothing ──► after half as long again as it has been quiet
+///     └──────────────────────── output or input ◄─────────────────────┘
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Schedule {
@@ -13,8 +15,11 @@ pub(super) struct Schedule {
     active_at: Option<EpochMillis>,
     /// The first output that no look has seen.
     unseen_since: Option<EpochMillis>,
-    /// Looks since the last activity.
+    /// Looks since the last activity, the rare ones not counted.
     looks: usize,
+    looked_at: Option<EpochMillis>,
+    /// At the last look a program ran that did not read: it may begin to without a word.
+    runs: bool,
 }
 
 impl Schedule {
@@ -37,12 +42,21 @@ impl Schedule {
         let clamp = |at: EpochMillis| at.min(now);
         self.active_at = self.active_at.map(clamp);
         self.unseen_since = self.unseen_since.map(clamp);
+        self.looked_at = self.looked_at.map(clamp);
     }
 
     /// The time of the next look.
     pub(super) fn next(&self) -> Option<EpochMillis> {
         let active_at = self.active_at?;
-        let quiet = active_at.plus_ms(self.pause()?);
+        let Some(pause) = self.pause() else {
+            let looked_at = self.looked_at.filter(|_| self.runs)?;
+            let rest = (looked_at.since(active_at) / 2).clamp(
+                limits::ATTENTION_LOOK_MS,
+                limits::ATTENTION_LOOK_RARE_MS_MAX,
+            );
+            return Some(looked_at.plus_ms(rest));
+        };
+        let quiet = active_at.plus_ms(pause);
         let latest = self
             .unseen_since
             .filter(|_| self.looks == 0)
@@ -50,7 +64,7 @@ impl Schedule {
         Some(latest.map_or(quiet, |latest| latest.min(quiet)))
     }
 
-    /// From the last activity to the next look; `None` after the last one.
+    /// From the last activity to the next look; `None` after the third.
     fn pause(&self) -> Option<i64> {
         match self.looks.checked_sub(1) {
             None => Some(limits::ATTENTION_LOOK_MS),
@@ -63,6 +77,11 @@ impl Schedule {
         self.active_at.is_some() && self.looks == 0
     }
 
+    /// What the last look has shown: whether a program runs that reads nothing.
+    pub(super) fn found(&mut self, runs: bool) {
+        self.runs = runs;
+    }
+
     /// Counts a look that is due; answers whether output still flows. `None`: no look is due.
     pub(super) fn look(&mut self, now: EpochMillis) -> Option<bool> {
         if self.next()? > now {
@@ -71,10 +90,10 @@ impl Schedule {
         let active_at = self.active_at?;
         let flowing = self.looks == 0 && active_at.plus_ms(limits::ATTENTION_LOOK_MS) > now;
         self.unseen_since = None;
-        if !flowing {
+        self.looked_at = Some(now);
+        if !flowing && let Some(pause) = self.pause() {
             // A look that comes late, as after a suspend, delays the later ones: what a program does shows
             // only from one look to the next.
-            let pause = self.pause()?;
             self.active_at = Some(active_at.max(now.plus_ms(-pause)));
             self.looks += 1;
         }
@@ -98,6 +117,30 @@ mod tests {
         }
         assert_eq!(times, [300, 1_000, 3_000]);
         assert_eq!(schedule.look(EpochMillis(9_000)), None);
+    }
+
+    #[test]
+    fn a_program_that_reads_nothing_is_looked_at_ever_more_rarely() {
+        let mut schedule = Schedule::default();
+        schedule.output(EpochMillis(0));
+        let mut times = Vec::new();
+        while let Some(due) = schedule.next()
+            && due.0 < 400_000
+        {
+            times.push(due.0);
+            assert_eq!(schedule.look(due), Some(false));
+            schedule.found(due.0 < 300_000);
+        }
+        assert_eq!(
+            times[..7],
+            [300, 1_000, 3_000, 4_500, 6_750, 10_125, 15_187]
+        );
+        let last = times.len() - 1;
+        assert_eq!(
+            times[last] - times[last - 1],
+            limits::ATTENTION_LOOK_RARE_MS_MAX
+        );
+        assert_eq!(schedule.next(), None);
     }
 
     #[test]

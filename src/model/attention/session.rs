@@ -409,6 +409,10 @@ impl SessionAttention {
             return false;
         }
         let due = self.schedule.look(now);
+        if let Some(facts) = &facts {
+            self.schedule
+                .found(facts.blocked_reading_terminal == Some(false));
+        }
         self.look(facts.unwrap_or_default(), screen, due.unwrap_or(false), now);
         true
     }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::base::EpochMillis;
+use crate::base::{EpochMillis, limits};
 use crate::wire::messages::attention::{Attention, Source, State, WaitKind};
 
 use super::*;
 
-/// A session with its clock. `settle` runs the looks that are due until no timer is left.
+/// A session with its clock. `settle` runs the looks that follow activity.
 struct Session {
     machine: SessionAttention,
     now: i64,
@@ -80,7 +80,8 @@ impl Session {
     }
 
     fn settle(&mut self) -> &Attention {
-        while let Some(at) = self.look_at {
+        let settled = self.now + limits::ATTENTION_LOOK_AGAIN_MS[1];
+        while let Some(at) = self.look_at.filter(|at| at.0 <= settled) {
             self.now = self.now.max(at.0);
             self.look();
         }
@@ -152,6 +153,18 @@ fn nothing_known_is_unknown() {
     session.step(Input::Output { bytes: 5 });
     assert_eq!(session.settle().state, State::Unknown);
     assert_eq!(session.machine.explain().why, "no source says anything");
+}
+
+#[test]
+fn a_program_that_begins_to_read_without_a_word_is_noticed() {
+    let mut session = Session::new();
+    session.shows(running("build.sh"), screen(&["compiling"]));
+    assert_eq!(session.state(), State::Working);
+    session.facts = facts("build.sh", Some(true), Some(true), Some(true));
+    session.now = session.look_at.expect("another look").0;
+    session.look();
+    assert_eq!(session.state(), State::Waiting);
+    assert_eq!(session.look_at, None);
 }
 
 #[test]

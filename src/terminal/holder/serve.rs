@@ -587,12 +587,13 @@ impl Holder {
     }
 
     fn stat(&self) -> Stat {
-        let state = self.io.state();
         let child = self.io.child();
-        let waiting = state
-            .foreground
+        let foreground = self.io.state().foreground;
+        let waiting = foreground
             .and_then(|group| process_facts(group, child))
             .map_or(Waiting::Unknown, |facts| facts.waiting);
+        // After that: a program that reads by then has set its terminal up before.
+        let state = self.io.state();
         let next: Position = self.ring.next();
         Stat {
             child,
