@@ -46,6 +46,7 @@ mod script_limits;
 mod script_modules;
 mod sessions_http;
 mod streams;
+mod systemd;
 mod terminal_node;
 mod terminals;
 mod typing;

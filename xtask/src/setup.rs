@@ -59,6 +59,7 @@ pub const TEST: &[Package] = &[
     program("openssh-client", "ssh"),
     file("openssh-server", "/usr/sbin/sshd"),
     program("iproute2", "ip"),
+    file("systemd", "/lib/systemd/systemd"),
 ];
 
 /// What terminals are measured against.
