@@ -121,7 +121,8 @@ fn folder_below(base: &Path, rel: &Path) -> Result<PathBuf, Fault> {
         return Err(Fault::new(Code::PathDenied, text));
     }
     let canonical = |path: &Path| {
-        path.canonicalize().map_err(|error| {
+        // Without the prefix by which Windows marks such paths: programs and people know none.
+        dunce::canonicalize(path).map_err(|error| {
             let text = format!("folder {}: {error}", path.display());
             Fault::new(Code::NotFound, text)
         })

@@ -125,7 +125,7 @@ struct SystemDll {
     library: &'static str,
 }
 
-const WINE_LACKS: [SystemDll; 2] = [
+const WINE_LACKS: [SystemDll; 3] = [
     // Rust's standard library takes its random numbers from here.
     SystemDll {
         name: "bcryptprimitives",
@@ -153,7 +153,43 @@ __declspec(dllexport) HRESULT WINAPI CreateDispatcherQueueController(void *optio
 ",
         library: "-lkernel32",
     },
+    // Wine's console host ends at once when it is asked to keep the cursor where it is, as portable-pty
+    // always asks; this one, which portable-pty prefers to the system's, leaves that wish out.
+    SystemDll {
+        name: "conpty",
+        source: "\
+#include <windows.h>
+static FARPROC of(const char *name)
+{
+    return GetProcAddress(GetModuleHandleA(\"kernel32\"), name);
+}
+__declspec(dllexport) HRESULT WINAPI CreatePseudoConsole(COORD size, HANDLE in, HANDLE out,
+                                                         DWORD flags, HANDLE *made)
+{
+    typedef HRESULT(WINAPI * Function)(COORD, HANDLE, HANDLE, DWORD, HANDLE *);
+    const DWORD inherit_cursor = 1;
+    return ((Function)of(\"CreatePseudoConsole\"))(size, in, out, flags & ~inherit_cursor, made);
+}
+__declspec(dllexport) HRESULT WINAPI ResizePseudoConsole(HANDLE console, COORD size)
+{
+    typedef HRESULT(WINAPI * Function)(HANDLE, COORD);
+    return ((Function)of(\"ResizePseudoConsole\"))(console, size);
+}
+__declspec(dllexport) void WINAPI ClosePseudoConsole(HANDLE console)
+{
+    typedef void(WINAPI * Function)(HANDLE);
+    ((Function)of(\"ClosePseudoConsole\"))(console);
+}
+",
+        library: "-lkernel32",
+    },
 ];
+
+/// Builds a console program for Windows from one file of C.
+pub fn build_program(source: &Path, program: &Path) -> Result<()> {
+    let mut command = Command::new(GCC);
+    shell::run(command.arg("-O1").arg("-o").arg(program).arg(source))
+}
 
 /// Builds what Wine lacks beside the executable in `folder`.
 pub fn build_wine_dlls(folder: &Path) -> Result<()> {

@@ -1,5 +1,5 @@
-//! `cargo xtask windows --run`: a Windows workstation under Wine, joined to a Linux server, and a
-//! screenshot and a script through that server.
+//! `cargo xtask windows --run`: a Windows workstation under Wine, joined to a Linux server, a screenshot
+//! and a script through that server, and a terminal session that outlives its agent.
 //!
 //! ```text
 //! Linux                                    Wine, on an Xvfb of its own
@@ -17,7 +17,7 @@ use crate::shell::{
     self, Failure, Result, Running, Screen, TempDir, output, root, say, target_dir, wait_until,
 };
 use crate::up::{Profile, build};
-use crate::windows::build_wine_dlls;
+use crate::windows::{build_program, build_wine_dlls};
 
 const SCREEN_SIZE: &str = "1280x800x24";
 const WINE: &str = "/usr/lib/wine/wine64";
@@ -49,13 +49,7 @@ pub fn run(folder: &Path) -> Result<()> {
     std::fs::write(agent.join("agent.toml"), settings)?;
     wine.output(&windows, &["agent", "join", &join])?;
 
-    let log = std::fs::File::create(home.path().join("agent.log"))?;
-    let mut command = wine.command(&windows);
-    command
-        .args(["agent", "run"])
-        .stdout(log.try_clone()?)
-        .stderr(log);
-    let mut agent = Running::start("wingman.exe agent", &mut command)?;
+    let mut agent = wine.agent(&windows)?;
     let picture = target_dir().join("windows-screenshot.png");
     let checked = wait_for(&control, &mut agent, &picture).and_then(|()| check(&control, &picture));
     checked.map_err(|failure| with_log(failure, &home.path().join("agent.log")))?;
@@ -67,7 +61,48 @@ pub fn run(folder: &Path) -> Result<()> {
         )));
     }
     say("the agent answers on its named pipe");
+    let shown = terminal(&wine, &windows, folder, agent);
+    shown.map_err(|failure| with_log(failure, &home.path().join("agent.log")))?;
     println!("{}", picture.display());
+    Ok(())
+}
+
+/// A program on a terminal answers, also after its agent was killed and another one came.
+fn terminal(wine: &Wine, windows: &Path, folder: &Path, agent: Running) -> Result<()> {
+    let program = folder.join("windows_terminal.exe");
+    build_program(&root().join("xtask/windows_terminal.c"), &program)?;
+    let program = format!("Z:{}", program.display());
+    let saw = |text: &str| {
+        let wait = ["wait", "trial", "--for", text, "--timeout", "60s"];
+        wine.output(windows, &wait).map(drop)
+    };
+    let answers = |word: &str| {
+        wine.output(windows, &["send", "trial", "--enter", word])?;
+        saw(&format!("got {word}"))
+    };
+    wine.output(windows, &["new", "--name", "trial", "--", &program])?;
+    saw("ready")?;
+    answers("one")?;
+    drop(agent);
+    let _agent = wine.agent(windows)?;
+    if !wait_until(JOIN_LIMIT, || saw("got one").is_ok()) {
+        return Err(Failure::new(
+            "the session did not come back with its screen",
+        ));
+    }
+    answers("two")?;
+    wine.output(windows, &["send", "trial", "--enter", "q"])?;
+    let ended = wine.output(
+        windows,
+        &["wait", "trial", "--for", "exit", "--timeout", "60s"],
+    );
+    let list = wine.output(windows, &["ls"])?;
+    if ended.is_err() || !list.contains("exited 9") {
+        return Err(Failure::new(format!(
+            "the session did not end with 9: {list}"
+        )));
+    }
+    say("a terminal session outlived its agent and ended with its program's code");
     Ok(())
 }
 
@@ -188,6 +223,16 @@ impl Wine {
             .env("DISPLAY", &self.display)
             .stdin(Stdio::null());
         command
+    }
+
+    fn agent(&self, program: &Path) -> Result<Running> {
+        let log = std::fs::File::create(self.home.join("agent.log"))?;
+        let mut command = self.command(program);
+        command
+            .args(["agent", "run"])
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        Running::start("wingman.exe agent", &mut command)
     }
 
     fn quiet(&self, program: &Path) -> Command {
