@@ -314,7 +314,8 @@ pub const SESSION_CREATE_TIMEOUT_MS: u64 = 30_000;
 pub const SESSION_KILL_TIMEOUT_MS: u64 = 10_000;
 /// Largest piece that a session sends, so that little is under way on a slow link.
 pub const STREAM_PIECE_LEN_MAX: usize = 16 * 1024;
-/// Bytes of output that wait for a console beyond which it gets a screen instead.
+/// Bytes of output that wait for a console, or came within the pause between two screens, beyond which it
+/// gets a screen instead.
 pub const CONSOLE_LAG_MAX: usize = 64 * 1024;
 /// Items that wait for a console. More: it counts as lagging.
 pub const CONSOLE_ITEMS_MAX: usize = 4_096;

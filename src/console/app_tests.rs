@@ -142,6 +142,20 @@ impl Stage {
         }
     }
 
+    /// What the console asked for instead of `run`, which answers at once.
+    fn asked_to_attach(&mut self) -> (SessionKey, u64, AttachParams) {
+        let mut asked = self.app.effects.drain(..);
+        let attach = asked.find_map(|effect| match effect {
+            Effect::Attach {
+                key,
+                attempt,
+                params,
+            } => Some((key, attempt, params)),
+            _ => None,
+        });
+        attach.expect("an attachment is asked for")
+    }
+
     fn attach(&mut self, key: SessionKey, attempt: u64, params: &AttachParams) {
         let (ours, theirs) = StreamEnd::pair();
         let reply = AttachReply {
@@ -399,15 +413,7 @@ fn keys_reach_the_focused_program_and_nobody_else() {
 fn what_is_typed_while_a_session_is_being_attached_reaches_it() {
     let mut stage = Stage::usual(80, 24);
     stage.app.focus(&here("aaaa"), stage.now);
-    let attach = stage.app.effects.drain(..).find_map(|effect| match effect {
-        Effect::Attach {
-            key,
-            attempt,
-            params,
-        } => Some((key, attempt, params)),
-        _ => None,
-    });
-    let (key, attempt, params) = attach.unwrap();
+    let (key, attempt, params) = stage.asked_to_attach();
     stage.type_text("early");
     stage.attach(key, attempt, &params);
     let (typed, controls) = stage.sent("aaaa");
@@ -429,26 +435,15 @@ fn what_is_typed_while_a_session_is_being_attached_reaches_it() {
 #[test]
 fn what_is_typed_while_connecting_waits_for_the_next_attempt_or_is_told_to_be_lost() {
     let mut stage = Stage::usual(80, 24);
-    let attach = |stage: &mut Stage| {
-        let attach = stage.app.effects.drain(..).find_map(|effect| match effect {
-            Effect::Attach {
-                key,
-                attempt,
-                params,
-            } => Some((key, attempt, params)),
-            _ => None,
-        });
-        attach.unwrap()
-    };
     stage.app.focus(&here("aaaa"), stage.now);
-    attach(&mut stage);
+    stage.asked_to_attach();
     stage.type_text("early");
     stage.app.attach(0, stage.now);
-    let (key, attempt, params) = attach(&mut stage);
+    let (key, attempt, params) = stage.asked_to_attach();
     stage.attach(key, attempt, &params);
     assert_eq!(stage.sent("aaaa").0, b"early");
     stage.app.focus(&here("bbbb"), stage.now);
-    attach(&mut stage);
+    stage.asked_to_attach();
     stage.type_text("lost");
     assert!(!stage.shown().contains("what was typed is not sent"));
     stage.app.focus(&here("aaaa"), stage.now);

@@ -1,16 +1,19 @@
 //! What waits for one console: the program's bytes while it keeps up, a screen when it lags.
 //!
 //! ```text
-//! following ── more than 64 KiB of bytes wait ──► lagging (bytes dropped)
-//!     ▲                                              │
-//!     └──────── a screen was taken at offset N ◄─────┘   then bytes from N
+//! following ── more than 64 KiB of bytes wait, or came within 16 ms ──► lagging (bytes dropped)
+//!     ▲                                                                   │
+//!     └────────────────── a screen was taken at offset N ◄────────────────┘   then bytes from N
 //! ```
+//!
+//! A flood that a console could take is no use to it either: nobody reads more than a screen in 16 ms.
 //!
 //! Invariants: items leave in the order in which they came; bytes are never dropped without a screen
 //! that stands for them; memory is bounded by the lag limit and a fixed number of control pieces.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::Notify;
@@ -42,6 +45,9 @@ struct Inner {
     items: VecDeque<Item>,
     /// Bytes of `Item::Bytes` that wait.
     waiting: usize,
+    /// When the span began in which bytes are counted, and how many came in it.
+    span: Option<Instant>,
+    came: usize,
     lagging: bool,
     /// Old bytes are on their way that go before all but the first item.
     held: bool,
@@ -84,7 +90,8 @@ impl Outbox {
             return;
         }
         inner.waiting += bytes.len();
-        if inner.waiting > limits::CONSOLE_LAG_MAX {
+        let came = inner.count(bytes.len(), Instant::now());
+        if inner.waiting.max(came) > limits::CONSOLE_LAG_MAX {
             inner.start_lagging();
         } else {
             inner.items.push_back(Item::Bytes(bytes.clone()));
@@ -269,6 +276,20 @@ impl Outbox {
 }
 
 impl Inner {
+    /// Counts bytes that came; answers how many that were within one pause between screens.
+    fn count(&mut self, bytes: usize, now: Instant) -> usize {
+        let pause = Duration::from_millis(limits::CONSOLE_SCREEN_PAUSE_MS);
+        if self
+            .span
+            .is_none_or(|since| now.duration_since(since) >= pause)
+        {
+            self.span = Some(now);
+            self.came = 0;
+        }
+        self.came += bytes;
+        self.came
+    }
+
     fn start_lagging(&mut self) {
         self.lagging = true;
         self.waiting = 0;
@@ -428,6 +449,26 @@ mod tests {
         );
         assert!(outbox.wants_bytes());
         assert_eq!(outbox.stats().screens, 1);
+    }
+
+    #[test]
+    fn a_flood_is_shown_as_screens_also_to_a_console_that_takes_everything() {
+        let mut inner = Inner::default();
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        assert_eq!(inner.count(40_000, at(0)), 40_000);
+        assert_eq!(inner.count(40_000, at(10)), 80_000);
+        assert_eq!(inner.count(40_000, at(17)), 40_000);
+        let outbox = Outbox::default();
+        let chunk = Bytes::from(vec![7; 16 * 1024]);
+        let mut lagged = false;
+        // Unless the machine stops in between, the fifth one is too much.
+        for _ in 0..1_000 {
+            outbox.push_bytes(&chunk);
+            lagged |= !outbox.wants_bytes();
+            take(&outbox);
+        }
+        assert!(lagged);
     }
 
     #[test]

@@ -301,14 +301,18 @@ fn programs_that_wait_for_a_person_say_so_and_why() {
 fn what_a_shell_said_of_its_last_command_survives_the_agent() {
     let host = Host::new();
     let agent = host.start_agent();
-    let marks =
-        "printf '\\033]133;A\\007$ \\033]133;C\\007\\033]133;D;3\\007\\033]133;A\\007$ '; cat";
-    new(&host, "marked", &["sh", "-c", marks]);
-    let failed = || (record(&host, "marked")["attention"]["state"] == "error").then_some(());
+    let shell = r#"export PS0='\e]133;C\a' PS1='\[\e]133;A\a\]$ '
+        export PROMPT_COMMAND='printf "\033]133;D;$?\007"'; exec bash --norc --noprofile -i"#;
+    new(&host, "marked", &["sh", "-c", shell]);
+    let state = || record(&host, "marked")["attention"]["state"].clone();
+    wait_for("the prompt", || (state() == "idle").then_some(()));
+    host.run(&["send", "marked", "--enter", "false"]);
+    let failed = || (state() == "error").then_some(());
     wait_for("the command's failure to show", failed);
     wait_for("a checkpoint behind it", || {
         let rows = host.ipc("debug.view", r#"{"view":"sessions","id":"marked"}"#);
-        (rows.unwrap()["rows"][0]["checkpoints"].as_u64() > Some(0)).then_some(())
+        let row = rows.unwrap()["rows"][0].clone();
+        (row["checkpoint"] == row["offset"] && row["pending"] == 0).then_some(())
     });
     agent.kill();
     let _agent = host.start_agent();
