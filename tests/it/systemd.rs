@@ -158,7 +158,8 @@ fn sessions_outlive_the_unit_of_their_agent_in_a_scope_beside_it() {
         machine.wingman(&["ls"]).status.success().then_some(())
     });
     let made = machine.wingman(&["new", "--json", "--name", "one", "--", "cat"]);
-    let session: Value = serde_json::from_slice(&made.stdout).expect(&text(&made));
+    assert!(made.status.success(), "{}", text(&made));
+    let session: Value = serde_json::from_slice(&made.stdout).expect("a session");
     let id = session["id"].as_str().expect("an id");
     let meta = host
         .data_dir()
