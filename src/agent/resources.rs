@@ -72,7 +72,7 @@ impl Sampler {
         Self {
             system: System::new_with_specifics(kinds),
             networks: Networks::new_with_refreshed_list(),
-            cpu_times: native::cpu_times(),
+            cpu_times: None,
             last: None,
         }
     }
