@@ -6,7 +6,7 @@
 //!    └── input, size ◄── lease ◄── consoles, commands
 //! ```
 //!
-//! Invariants: output is fed in order, by one thread; whoever holds `screen` and then `seats` sees a
+//! Invariants: output is fed in order, by one task; whoever holds `screen` and then `seats` sees a
 //! grid and outboxes of the same offset; locks are taken in the order screen, seats, attention and
 //! never across an await. What a program shows is never logged.
 

@@ -54,7 +54,8 @@ impl Queue {
     /// rest.
     fn put_in<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         match &self.terminal {
-            Some(terminal) if self.taken == Some(self.input) && !self.failed => {
+            // While a frame is under way the rest could be refused after a part was taken.
+            Some(terminal) if self.taken == Some(self.input) && !self.sending && !self.failed => {
                 // A terminal that has gone takes nothing; the holder tells how it ended.
                 let taken = terminal.write(bytes).unwrap_or(0);
                 bytes.get(taken..).unwrap_or_default()

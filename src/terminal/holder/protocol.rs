@@ -474,9 +474,11 @@ pub fn taken(raw: Raw<'_>) -> Option<u64> {
     if raw.kind != TAKEN {
         return None;
     }
-    raw.body
-        .first_chunk()
-        .map(|input| u64::from_le_bytes(*input))
+    match from_holder(raw) {
+        Ok(FromHolder::Taken(input)) => Some(input),
+        // The reader finds the same error and says it.
+        _ => None,
+    }
 }
 
 fn hello<'a>(body: &mut Body<'_>) -> Result<FromHolder<'a>, ProtocolError> {
