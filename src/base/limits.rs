@@ -336,7 +336,7 @@ pub const SESSION_KEPT_MS: i64 = 24 * 60 * 60 * 1000;
 /// Least time between two volatile chunk events, or typing marks, of a session.
 pub const SESSION_NOTICE_PAUSE_MS: i64 = 1_000;
 /// Output since the last checkpoint that makes the next one due.
-pub const CHECKPOINT_BYTES: u64 = 2 * 1024 * 1024;
+pub const CHECKPOINT_BYTES: u64 = 4 * 1024 * 1024;
 /// From the last output until a quiet session is checkpointed.
 pub const CHECKPOINT_QUIET_MS: i64 = 300;
 /// A session's name, in characters.
@@ -359,7 +359,9 @@ pub const HOLDER_CHUNK_LEN: usize = 64 * 1024 - 64;
 /// Output kept from before the last checkpoint, for a console that resumes. Older output goes.
 pub const HOLDER_RING_KEPT_LEN: u64 = 256 * 1024;
 /// Output since the last checkpoint. Full: the holder stops reading, and the program waits.
-pub const HOLDER_RING_LEN_MAX: u64 = 4 * 1024 * 1024;
+pub const HOLDER_RING_LEN_MAX: u64 = 8 * 1024 * 1024;
+/// From a checkpoint until memory that a flood needed goes back; what is needed again meanwhile stays.
+pub const HOLDER_RELEASE_MS: u64 = 1_000;
 /// Changes of size since the last checkpoint. More: `busy`.
 pub const HOLDER_RESIZES_MAX: usize = 4_096;
 /// Input that the terminal has not taken yet. More: refused as a whole, `input_queue_full`.
@@ -432,8 +434,16 @@ pub const SEND_ENTER_PAUSE_MS: u64 = 60;
 pub const SEARCH_MATCHES_MAX: usize = 10_000;
 /// Bytes since a console's position that a resume fetches; further back it gets a snapshot.
 pub const CONSOLE_RESUME_MAX: u64 = 256 * 1024;
-/// Output that a session's task feeds before it makes way for others.
+/// Output at once that counts as a flood: its session is fed by a thread of its own.
 pub const FEED_TURN_LEN: usize = 32 * 1024;
+/// Silence that ends a flood.
+pub const FEED_REST_MS: u64 = 5;
+/// How long the thread of a flood looks again, instead of sleeping, after as much output at once as below:
+/// a processor that is woken for every few kilobytes costs more than one that stays awake.
+pub const FEED_SPIN_US: u64 = 400;
+pub const FEED_SPIN_LEN: usize = 4 * 1024;
+/// Flooded sessions with a thread. More: their tasks make way for others after every turn.
+pub const FEED_FLOODS_MAX: usize = 16;
 /// Records looked through, and rows shown, by the debug view of events.
 pub const DEBUG_EVENTS_SEARCH_MAX: u64 = 10_000;
 pub const DEBUG_EVENTS_MAX: usize = 200;

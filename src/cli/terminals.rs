@@ -26,6 +26,7 @@ use crate::wire::{Code, Fault};
 /// Start a program on a new terminal and print the session's id.
 ///
 /// Without a command it is your shell. The session goes on when you leave; `wingman attach` shows it.
+/// On this machine the agent is started when none runs.
 #[derive(Clone, Debug, Args)]
 pub struct NewArgs {
     #[command(flatten)]
@@ -183,6 +184,8 @@ pub struct RecordArgs {
 }
 
 /// Start the sessions of before a reboot again, agents with their own resume flag.
+///
+/// On this machine the agent is started when none runs.
 #[derive(Clone, Debug, Args)]
 pub struct RestoreArgs {
     #[command(flatten)]

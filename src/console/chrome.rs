@@ -107,6 +107,7 @@ fn style_of(ink: Ink) -> Style {
 
 fn color_of(paint: Option<Paint>) -> Color {
     match paint {
+        Some(Paint::Black) => Color::Palette(0),
         Some(Paint::Red) => Color::Palette(1),
         Some(Paint::Green) => Color::Palette(2),
         Some(Paint::Yellow) => Color::Palette(3),
@@ -144,11 +145,19 @@ pub fn state_word(entry: &Entry) -> &'static str {
     }
 }
 
+/// What calls for attention, legible on dark and on light terminals.
+pub fn loud() -> Ink {
+    Ink::default()
+        .not_reversed()
+        .fg(Paint::Black)
+        .bg(Paint::Yellow)
+}
+
 fn state_ink(entry: &Entry) -> Ink {
     let ink = Ink::default();
     match entry.state {
         _ if entry.lost => ink.dim(),
-        State::Waiting if entry.marked => ink.fg(Paint::Yellow).bold(),
+        State::Waiting if entry.marked => loud(),
         State::Waiting => ink.fg(Paint::Yellow),
         State::Working => ink.fg(Paint::Green),
         State::Done => ink.fg(Paint::Cyan),

@@ -10,6 +10,7 @@ use crate::wire::messages::sessions::AttachMode;
 
 use super::app::{App, Mode};
 use super::cell::{clean, fit};
+use super::chrome::loud;
 use super::keymap::Command;
 use super::pane::{Pane, Status};
 
@@ -35,11 +36,7 @@ pub fn draw(app: &App, now: Instant, canvas: &mut Canvas) {
     }
     let start = area.right().saturating_sub(right.width() as u16);
     let waits = app.scheduler.waiting_count() > 0;
-    let right_ink = if waits {
-        ink.fg(Paint::Yellow).bold()
-    } else {
-        ink
-    };
+    let right_ink = if waits { ink.patch(loud()) } else { ink };
     canvas.set_stringn(start, area.y, right, width, right_ink);
 }
 
@@ -63,7 +60,7 @@ fn right_side(app: &App, width: usize) -> String {
 
 fn left_side(app: &App, now: Instant) -> Vec<(String, Ink)> {
     let plain = Ink::default();
-    let loud = plain.fg(Paint::Yellow).bold();
+    let loud = loud();
     let mut parts = Vec::new();
     match app.mode {
         Mode::Prefix => parts.push((format!("{} …", app.keymap.prefix()), loud)),

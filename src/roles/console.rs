@@ -69,13 +69,7 @@ async fn places(globals: &Globals, paths: &Paths) -> Result<Vec<Place>, Fault> {
         ..Wanted::default()
     };
     let found = find(&here, paths)?;
-    let caller = match connect(found.clone()).await {
-        Err(fault) if fault.code_text() == Code::EndpointUnavailable.as_str() => {
-            start_agent(globals, paths)?;
-            wait_for_agent(&here, paths).await?
-        }
-        other => other?,
-    };
+    let caller = local_agent(found.clone(), globals, paths).await?;
     let mut places = vec![Place {
         name: "this machine".into(),
         local: true,
@@ -86,6 +80,29 @@ async fn places(globals: &Globals, paths: &Paths) -> Result<Vec<Place>, Fault> {
         places.push(place(find(&wanted, paths)?).await?);
     }
     Ok(places)
+}
+
+/// Where a command means the agent on this machine: starts it when none runs.
+pub(super) async fn ensure_agent(globals: &Globals) -> Result<(), Fault> {
+    let paths = globals.paths()?;
+    match find(&globals.wanted(), &paths)? {
+        found @ Found::Local(_) => local_agent(found, globals, &paths).await.map(drop),
+        Found::Server { .. } => Ok(()),
+    }
+}
+
+async fn local_agent(found: Found, globals: &Globals, paths: &Paths) -> Result<Caller, Fault> {
+    match connect(found.clone()).await {
+        Err(fault) if fault.code_text() == Code::EndpointUnavailable.as_str() => {
+            start_agent(globals, paths)?;
+            wait_for_agent(found).await.map_err(|fault| {
+                let log = agent_log(paths);
+                let text = format!("{}; its log is {}", fault.message, log.display());
+                Fault::new(Code::EndpointUnavailable, text)
+            })
+        }
+        other => other,
+    }
 }
 
 async fn place(found: Found) -> Result<Place, Fault> {
@@ -146,20 +163,14 @@ fn agent_log(paths: &Paths) -> std::path::PathBuf {
     paths.agent_dir().join("agent.log")
 }
 
-async fn wait_for_agent(here: &Wanted, paths: &Paths) -> Result<Caller, Fault> {
+async fn wait_for_agent(found: Found) -> Result<Caller, Fault> {
     let limit = tokio::time::Instant::now() + Duration::from_millis(limits::AGENT_START_MS);
     loop {
-        match connect(find(here, paths)?).await {
-            Err(fault) if tokio::time::Instant::now() > limit => {
-                let text = format!(
-                    "{}; its log is {}",
-                    fault.message,
-                    agent_log(paths).display()
-                );
-                return Err(Fault::new(Code::EndpointUnavailable, text));
+        match connect(found.clone()).await {
+            Err(_) if tokio::time::Instant::now() < limit => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-            caller => return caller,
+            outcome => return outcome,
         }
     }
 }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::error::exit;
-use crate::cli::{self, AgentAction, Command, Globals, ServerAction};
+use crate::cli::{self, AgentAction, ClientCommand, Command, Globals, ServerAction};
 use crate::wire::{Code, Fault};
 
 /// Runs what the command line asks for.
@@ -43,8 +43,18 @@ fn run(globals: &Globals, command: Command) -> u8 {
             AgentAction::Join(args) => serving(globals, agent::join(args, globals)),
         },
         Command::Attach(args) => calling(globals, console::attach(args, globals)),
-        Command::Client(command) => calling(globals, cli::run(command, globals)),
+        Command::Client(command) => calling(globals, client(command, globals)),
     }
+}
+
+/// Runs a command that asks a server or an agent; where it brings sessions to this machine, the agent is
+/// started when none runs.
+async fn client(command: ClientCommand, globals: &Globals) -> u8 {
+    let starts = matches!(command, ClientCommand::New(_) | ClientCommand::Restore(_));
+    if starts && let Err(fault) = console::ensure_agent(globals).await {
+        return cli::report(&fault, globals.json);
+    }
+    cli::run(command, globals).await
 }
 
 fn told(globals: &Globals, outcome: Result<(), Fault>) -> u8 {

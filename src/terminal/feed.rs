@@ -1,13 +1,22 @@
 //! The task of a running session: what its holder says goes to grid, consoles and attention.
 //!
-//! It runs on the threads that serve the consoles, so that a key's echo passes through this process without
-//! waking another thread; a flood makes way for the others after every turn.
+//! ```text
+//! task ── FEED_TURN_LEN came at once, a place is free ──► thread
+//!   ▲                                                       │
+//!   └────────────── nothing came for FEED_REST_MS ──────────┘
+//! ```
+//!
+//! The task runs on the threads that serve the consoles, so that a key's echo passes through this process
+//! without waking another thread. A flood would keep those threads busy, and be cut into turns by them: it is
+//! fed on a thread of its own while it lasts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::checkpoint;
 use super::grid::{Effect, Size};
@@ -20,42 +29,92 @@ use crate::wire::event::name;
 use crate::wire::messages::sessions::Control;
 
 /// Reads a holder to its end. The session keeps its last screen.
-pub(super) async fn run(session: Arc<Session>, mut reader: Reader) {
-    let why = match follow(&session, &mut reader).await {
+pub(super) async fn run(session: Arc<Session>, reader: Reader) {
+    let why = match feed(&session, reader).await {
         Ok(()) | Err(HolderError::Closed) => "its holder has gone".to_owned(),
         Err(error) => error.to_string(),
     };
-    drop(reader);
     if session.is_running() && !session.hub.stopping() {
         tracing::warn!(session = %session.id, why, "lost a session's holder");
         session.ended(None, EpochMillis::now());
     }
 }
 
-async fn follow(session: &Arc<Session>, reader: &mut Reader) -> Result<(), HolderError> {
+async fn feed(session: &Arc<Session>, mut reader: Reader) -> Result<(), HolderError> {
+    while let Some(place) = follow(session, &mut reader).await? {
+        let session = Arc::clone(session);
+        let flooded = tokio::task::spawn_blocking(move || {
+            let outcome = flood(&session, &mut reader);
+            drop(place);
+            outcome.map(|()| reader)
+        });
+        // The thread's panic is told by its hook; its connection has gone with it.
+        reader = flooded.await.map_err(|_| HolderError::Closed)??;
+    }
+    Ok(())
+}
+
+/// Feeds what comes now and then; answers the place on a thread where a flood has begun, `None` at the end.
+async fn follow(
+    session: &Arc<Session>,
+    reader: &mut Reader,
+) -> Result<Option<OwnedSemaphorePermit>, HolderError> {
     let Some(readiness) = reader.readiness()? else {
-        return Ok(());
+        return Ok(None);
     };
     loop {
         let filled = reader.try_fill()?;
-        let mut fed = 0;
-        while reader.has_frame()?
-            && let Some(frame) = reader.next()?
-        {
-            if let FromHolder::Output { bytes, .. } = frame {
-                fed += bytes.len();
+        if take_all(session, reader)? >= limits::FEED_TURN_LEN {
+            if let Ok(place) = Arc::clone(&session.hub.floods).try_acquire_owned() {
+                return Ok(Some(place));
             }
-            take(session, frame);
-        }
-        if fed >= limits::FEED_TURN_LEN {
             tokio::task::yield_now().await;
         }
         match filled {
             Filled::More => {}
             Filled::All => reader.readable(&readiness).await?,
-            Filled::Closed => return Ok(()),
+            Filled::Closed => return Ok(None),
         }
     }
+}
+
+/// Feeds until nothing came for a while, or the connection has ended.
+fn flood(session: &Arc<Session>, reader: &mut Reader) -> Result<(), HolderError> {
+    let rest = Duration::from_millis(limits::FEED_REST_MS);
+    let spin = Duration::from_micros(limits::FEED_SPIN_US);
+    let mut spin_until = Instant::now();
+    loop {
+        let filled = reader.try_fill()?;
+        let fed = take_all(session, reader)?;
+        if fed >= limits::FEED_SPIN_LEN && session.hub.may_spin() {
+            spin_until = Instant::now() + spin;
+        }
+        if filled == Filled::Closed {
+            return Ok(());
+        }
+        if filled == Filled::More || fed > 0 {
+            continue;
+        }
+        if Instant::now() < spin_until {
+            std::hint::spin_loop();
+        } else if !reader.wait_readable(rest)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Takes the frames that are there; answers how much output those were.
+fn take_all(session: &Arc<Session>, reader: &mut Reader) -> Result<usize, HolderError> {
+    let mut fed = 0;
+    while reader.has_frame()?
+        && let Some(frame) = reader.next()?
+    {
+        if let FromHolder::Output { bytes, .. } = frame {
+            fed += bytes.len();
+        }
+        take(session, frame);
+    }
+    Ok(fed)
 }
 
 /// Takes in what the holder has had for a former agent, up to an offset.
@@ -375,7 +434,7 @@ async fn wait_until_due(session: Arc<Session>) {
         }
         if !look && !checkpoint {
             let wait = u64::try_from(wait).unwrap_or(0);
-            tokio::time::sleep(std::time::Duration::from_millis(wait.max(1))).await;
+            tokio::time::sleep(Duration::from_millis(wait.max(1))).await;
         }
     }
 }

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::Semaphore;
+
+use crate::base::limits;
 use crate::model::attention::RuleSet;
 use crate::wire::event::Draft;
 
@@ -29,6 +32,9 @@ pub(super) struct Hub {
     pub runtime: tokio::runtime::Handle,
     pub options: TerminalOptions,
     pub rules: Arc<RuleSet>,
+    /// Places on threads for sessions that are flooded.
+    pub floods: Arc<Semaphore>,
+    processors: usize,
     stopping: AtomicBool,
 }
 
@@ -44,6 +50,8 @@ impl Hub {
             runtime,
             options,
             rules: Arc::new(rules),
+            floods: Arc::new(Semaphore::new(limits::FEED_FLOODS_MAX)),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
             stopping: AtomicBool::new(false),
         }
     }
@@ -51,6 +59,12 @@ impl Hub {
     /// The agent ends: a connection to a holder that closes now is no loss.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Whether the threads of flooded sessions leave a processor to the programs that flood them.
+    pub fn may_spin(&self) -> bool {
+        let threads = limits::FEED_FLOODS_MAX - self.floods.available_permits();
+        threads < self.processors
     }
 
     pub fn stopping(&self) -> bool {

@@ -259,6 +259,21 @@ async fn console_that_stops_reading_stalls_nobody_and_gets_a_screen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn floods_and_echoes_in_turn_all_come_to_their_end() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    let caller = local(&host).await;
+    let script = "while read -r round lines; do seq 1 $lines; echo END-$round-; done";
+    session(&caller, "turns", &["sh", "-c", script]).await;
+    let (_, mut console) = caller.attach(&params("turns")).await.expect("attach");
+    let lengths = [2, 20_000, 5, 90_000, 300, 6_000, 1, 60_000];
+    for (round, lines) in lengths.iter().cycle().take(48).enumerate() {
+        type_in(&console, &format!("{round} {lines}\r")).await;
+        until_text(&mut console, &format!("END-{round}-")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn size_follows_who_types_and_comes_back_when_a_small_console_leaves() {
     let host = Host::new();
     let _agent = host.start_agent();

@@ -65,6 +65,46 @@ fn restarted(host: &Host, agent: Role) -> Role {
     host.start_agent()
 }
 
+/// The agent that a command has started in the background of this host.
+fn background_agent(host: &Host) -> rustix::process::Pid {
+    let data = host.data_dir().to_str().expect("text").as_bytes().to_vec();
+    let is_it = |pid: &i32| {
+        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let has = |text: &[u8], part: &[u8]| text.windows(part.len()).any(|some| some == part);
+        has(&read("cmdline"), b"\0agent\0run") && has(&read("environ"), &data)
+    };
+    let found = fs::read_dir("/proc")
+        .expect("processes")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        .find(is_it);
+    found
+        .and_then(rustix::process::Pid::from_raw)
+        .expect("an agent in the background")
+}
+
+#[test]
+fn new_session_starts_the_agent_where_none_runs() {
+    let host = Host::new();
+    assert!(!host.run(&["ls"]).status.success());
+    let first = new(&host, "first", &["cat"]);
+    let agent = background_agent(&host);
+    let second = new(&host, "second", &["cat"]);
+    assert_eq!(background_agent(&host), agent);
+    assert_ne!(first["id"], second["id"]);
+    rustix::process::kill_process(agent, rustix::process::Signal::KILL).expect("kill");
+    wait_for("the agent's end", || {
+        (!host.run(&["ls"]).status.success()).then_some(())
+    });
+    // The sessions are still there: with the agent that the next command starts, they show.
+    assert!(host.run(&["restore"]).status.success());
+    assert_eq!(record(&host, "first")["id"], first["id"]);
+    let agent = background_agent(&host);
+    rustix::process::kill_process(agent, rustix::process::Signal::TERM).expect("end");
+    wait_for("its end", || {
+        (!host.run(&["ls"]).status.success()).then_some(())
+    });
+}
+
 #[test]
 fn session_is_found_by_id_start_and_name_until_it_is_killed_and_forgotten() {
     let host = Host::new();

@@ -24,7 +24,7 @@ cargo xtask up [--dev] [ARGS]     set up, build and run `wingman up ARGS` until 
 cargo xtask test [FILTER]         set up what the tests need and run them
 cargo xtask ci [--after-test]     fmt, clippy, test, generated docs, Windows build
 cargo xtask docs [--check]        write docs/reference from the binary, or compare it
-cargo xtask windows [--release] [--run]
+cargo xtask windows [--release | --unoptimized] [--run]
                                   build wingman.exe and its twin wingmanw.exe; --run takes a
                                   screenshot through a Linux server with the agent under Wine
 cargo xtask bench capture|wire|script|journal|grid|start|terminals

@@ -45,17 +45,24 @@ pub(super) fn name_of(socket: &Path) -> PathBuf {
     PathBuf::from(format!(r"\\.\pipe\wingman-session-{name}"))
 }
 
-/// Something that happened, for one thread that waits for any of many things.
+/// Something that happened, for one thread or task that waits for any of many things.
 #[derive(Default)]
 pub(super) struct Bell {
     rung: Mutex<bool>,
     changed: Condvar,
+    told: Notify,
 }
 
 impl Bell {
     pub fn ring(&self) {
         *lock(&self.rung) = true;
         self.changed.notify_all();
+        self.told.notify_one();
+    }
+
+    /// Waits until it was rung since the last time that a task was told.
+    pub async fn heard(&self) {
+        self.told.notified().await;
     }
 
     /// Waits until it was rung since the last wait, or until `deadline`.

@@ -93,14 +93,12 @@ impl Readiness {
         Ok(Self(Arc::clone(stream)))
     }
 
-    /// Waits, on a thread for tasks that block.
+    /// Waits until there are bytes, or the end.
     pub async fn wait(&self) -> io::Result<()> {
-        let stream = Arc::clone(&self.0);
-        let waited = tokio::task::spawn_blocking(move || {
-            while !stream.wait_readable(Duration::from_secs(3600))? {}
-            Ok(())
-        });
-        waited.await.map_err(io::Error::other)?
+        while !self.0.pipe.is_readable() {
+            self.0.readable.heard().await;
+        }
+        Ok(())
     }
 }
 

@@ -132,7 +132,7 @@ impl History {
             return;
         }
         let rest = &block.bytes[self.skipped.1..];
-        let len = Line::split(rest).map_or(rest.len(), |(_, after)| rest.len() - after.len());
+        let len = rest.len() - skip_line(rest).len();
         self.skipped.0 += 1;
         self.skipped.1 += len;
         self.lines -= 1;

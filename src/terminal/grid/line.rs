@@ -221,11 +221,11 @@ pub(super) fn encode(cells: &[Cell], out: &mut Vec<u8>) {
     let start = out.len();
     // A plain row of at most 126 columns, which is nearly every row, needs one byte of length.
     out.extend_from_slice(&[0, flags]);
-    let plain = cells.iter().all(|cell| {
-        let plain = is_plain(cell);
-        out.push(cell.c as u8);
-        plain
-    });
+    let mut plain = true;
+    out.extend(cells.iter().map(|cell| {
+        plain &= is_plain(cell);
+        cell.c as u8
+    }));
     if plain {
         close(start, out);
         return;
@@ -259,8 +259,8 @@ fn close(start: usize, out: &mut Vec<u8>) {
 
 fn is_plain(cell: &Cell) -> bool {
     cell.c.is_ascii()
-        && cell.fg == Color::Named(NamedColor::Foreground)
-        && cell.bg == Color::Named(NamedColor::Background)
+        && matches!(cell.fg, Color::Named(NamedColor::Foreground))
+        && matches!(cell.bg, Color::Named(NamedColor::Background))
         && (cell.flags - Flags::WRAPLINE).is_empty()
         && cell.extra.is_none()
 }

@@ -141,8 +141,8 @@ pub(super) fn is_blank(cell: &Cell) -> bool {
         && !cell
             .flags
             .intersects(STYLE_FLAGS | Flags::WIDE_CHAR | Flags::WIDE_CHAR_SPACER)
-        && cell.fg == Color::Named(NamedColor::Foreground)
-        && cell.bg == Color::Named(NamedColor::Background)
+        && matches!(cell.fg, Color::Named(NamedColor::Foreground))
+        && matches!(cell.bg, Color::Named(NamedColor::Background))
 }
 
 /// The target of an OSC 8 link.

@@ -253,6 +253,17 @@ impl Reader {
         }
     }
 
+    /// Whether `try_fill` is worth a try within `limit`; blocks its thread.
+    pub fn wait_readable(&self, limit: Duration) -> Result<bool, HolderError> {
+        match &self.source {
+            Source::Stream(shared) => shared
+                .stream
+                .wait_readable(limit)
+                .map_err(HolderError::io("wait for the holder")),
+            Source::File(_) => Ok(true),
+        }
+    }
+
     /// Tells a task when `try_fill` is worth another try. Needs a tokio runtime.
     pub fn readiness(&self) -> Result<Option<Readiness>, HolderError> {
         match &self.source {

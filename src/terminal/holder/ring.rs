@@ -1,7 +1,7 @@
 //! A session's recent output, by absolute offset, and the changes of size in between.
 //!
 //! Invariants: the kept bytes are contiguous from `first` to `next`; a chunk's memory is taken when
-//! output comes and given back as a whole when all of it is too old.
+//! output comes, is spare when all of it is too old, and goes back by `release`.
 
 use std::collections::VecDeque;
 
@@ -36,6 +36,8 @@ pub struct Ring {
     chunks: VecDeque<Chunk>,
     next: Position,
     marks: VecDeque<Mark>,
+    /// Memory of former chunks: during a flood, taking fresh pages costs more than reading into them.
+    spare: Vec<Box<[u8]>>,
 }
 
 impl Ring {
@@ -58,10 +60,11 @@ impl Ring {
             .back()
             .is_none_or(|chunk| chunk.filled == chunk.bytes.len());
         if full {
+            let bytes = self.spare.pop();
             self.chunks.push_back(Chunk {
                 start: self.next.offset,
                 filled: 0,
-                bytes: vec![0; HOLDER_CHUNK_LEN].into_boxed_slice(),
+                bytes: bytes.unwrap_or_else(|| vec![0; HOLDER_CHUNK_LEN].into_boxed_slice()),
             });
         }
         match self.chunks.back_mut() {
@@ -99,11 +102,15 @@ impl Ring {
             .front()
             .is_some_and(|chunk| chunk.end() <= offset && chunk.filled == chunk.bytes.len())
         {
-            self.chunks.pop_front();
+            let chunk = self.chunks.pop_front();
+            self.spare.extend(chunk.map(|chunk| chunk.bytes));
         }
-        if self.chunks.is_empty() {
-            self.chunks.shrink_to_fit();
-        }
+    }
+
+    /// Gives spare memory back.
+    pub fn release(&mut self) {
+        self.spare = Vec::new();
+        self.chunks.shrink_to_fit();
     }
 
     /// The size changes here; `None` when too many changes are kept already.
@@ -187,6 +194,21 @@ mod tests {
         ring.trim(3);
         put(&mut ring, b"def");
         assert_eq!(all(&ring, 0), b"abcdef");
+    }
+
+    #[test]
+    fn memory_of_old_output_is_used_again_until_it_is_released() {
+        let mut ring = Ring::default();
+        let bytes = vec![7; 4 * HOLDER_CHUNK_LEN];
+        put(&mut ring, &bytes);
+        ring.trim(ring.next().offset);
+        assert_eq!((ring.chunks.len(), ring.spare.len()), (0, 4));
+        put(&mut ring, &[1, 2, 3]);
+        assert_eq!(ring.spare.len(), 3);
+        assert_eq!(all(&ring, ring.first()), [1, 2, 3]);
+        ring.release();
+        assert_eq!(ring.spare.capacity(), 0);
+        assert_eq!(all(&ring, ring.first()), [1, 2, 3]);
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub struct Holder {
     exit: Option<(ProcessExit, Instant)>,
     kill: Option<Kill>,
     end: Option<StreamEnd>,
+    /// When memory that nobody needed since goes back.
+    release: Option<Instant>,
     /// When the process ends although an agent is connected, or tries again to write its last files.
     linger: Option<Instant>,
     saved: bool,
@@ -109,6 +111,7 @@ impl Holder {
             exit: None,
             kill: None,
             end: None,
+            release: None,
             linger: None,
             saved: false,
             greeted: false,
@@ -181,6 +184,7 @@ impl Holder {
                 .filter(|_| self.end.is_none() && !self.hung_up)
                 .map(|(_, until)| until),
             self.linger,
+            self.release,
             (self.hung_up && self.exit.is_none()).then(|| Instant::now() + AGAIN),
         ];
         Wanted {
@@ -280,6 +284,9 @@ impl Holder {
     fn settle(&mut self) {
         let now = Instant::now();
         self.settle_kill(now);
+        if self.release.is_some_and(|at| at <= now) {
+            self.release_memory();
+        }
         if let Some((exit, until)) = self.exit
             && self.end.is_none()
             && self.kill.is_none()
@@ -389,6 +396,12 @@ impl Holder {
         self.inbound = FrameBuffer::new(limits::HOLDER_CHUNK_LEN);
         self.blocked = false;
         self.trim();
+        self.release_memory();
+    }
+
+    fn release_memory(&mut self) {
+        self.release = None;
+        self.ring.release();
         crate::platform::pty::zygote::release_memory();
     }
 
@@ -550,7 +563,8 @@ impl Holder {
     fn commit(&mut self) {
         self.checkpoint_step_commit();
         self.trim();
-        crate::platform::pty::zygote::release_memory();
+        let at = Instant::now() + Duration::from_millis(limits::HOLDER_RELEASE_MS);
+        self.release.get_or_insert(at);
     }
 
     fn checkpoint_step_commit(&mut self) {
