@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use wingman::client::{Caller, Wanted, connect, find};
+use wingman::wire::PieceKind;
 use wingman::wire::messages::sessions::{AttachParams, Create, CreateParams};
 
 use crate::screen::Screen;
@@ -238,7 +239,10 @@ async fn create_one(caller: &Caller, program: &[&str], mark: &[u8]) -> Duration 
     let (_, mut stream) = caller.attach(&params).await.expect("attach");
     let mut seen = Vec::new();
     while memchr::memmem::find(&seen, mark).is_none() {
-        seen.extend_from_slice(&stream.recv.recv().await.expect("its output").body);
+        let piece = stream.recv.recv().await.expect("its output");
+        if piece.kind != PieceKind::Control {
+            seen.extend_from_slice(&piece.body);
+        }
     }
     started.elapsed()
 }
@@ -303,11 +307,11 @@ pub fn tmux_attach() -> Screen {
 
 /// KiB of tmux's server for each of so many sessions.
 pub fn tmux_memory(sessions: usize, script: &str, mark: &str) -> f64 {
+    fresh_tmux();
     let run = |args: &[&str]| {
         let output = tmux_command(args).output().expect("run tmux");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     };
-    run(&["kill-server"]);
     run(&[
         "new-session",
         "-d",

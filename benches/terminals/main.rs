@@ -240,7 +240,7 @@ fn attach() {
 
 /// From asking for a session until its prompt shows, less what the shell itself takes.
 fn new_session() {
-    let shell = ["sh", "-c", "printf QZXJ; printf QZXJ; exec cat"];
+    let shell = ["sh", "-c", "printf %s%s QZXJ QZXJ; exec cat"];
     let mut bare: Vec<Duration> = (0..15)
         .map(|_| {
             let started = Instant::now();
@@ -270,10 +270,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 fn memory() {
     for (name, script, mark) in [
-        ("empty", "printf QZXJ; printf QZXJ; exec cat", "QZXJQZXJ"),
+        ("empty", "printf %s%s QZXJ QZXJ; exec cat", "QZXJQZXJ"),
         (
             "full",
-            "i=10100; while [ $i -gt 0 ]; do echo \"$i the quick brown fox jumps over the lazy dog, and over what else lies in its way to the wood\"; i=$((i-1)); done; printf QZXJ; printf QZXJ; exec cat",
+            "i=10100; while [ $i -gt 0 ]; do echo \"$i the quick brown fox jumps over the lazy dog, and over what else lies in its way to the wood\"; i=$((i-1)); done; printf %s%s QZXJ QZXJ; exec cat",
             "QZXJQZXJ",
         ),
     ] {
@@ -311,7 +311,7 @@ fn idle() {
     for at in 0..IDLE_SESSIONS {
         machine.new_session(
             &format!("s{at}"),
-            &["sh", "-c", "printf QZXJ; printf QZXJ; exec cat"],
+            &["sh", "-c", "printf %s%s QZXJ QZXJ; exec cat"],
         );
     }
     for at in 0..IDLE_SESSIONS {
@@ -328,7 +328,7 @@ fn idle() {
 /// Ctrl-C into a flood behind a link of 100 KB/s, until its effect shows.
 fn interrupt() {
     let machine = Machine::server();
-    let script = "trap 'printf QZXJ; printf QZXJ; exec cat' INT; yes 'the quick brown fox jumps over the lazy dog'";
+    let script = "trap 'printf %s%s QZXJ QZXJ; exec cat' INT; yes 'the quick brown fox jumps over the lazy dog'";
     machine.new_session("flood", &["sh", "-c", script]);
     let link = SlowLink::start(&machine.address(), 100_000);
     let mut screen = machine.console("flood", &["--server", &link.address()]);

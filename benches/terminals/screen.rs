@@ -10,6 +10,10 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Silence after which what is waited for may have come in parts.
+const QUIET: Duration = Duration::from_millis(500);
+/// Of what was looked at in vain, so much is kept to be looked at once more in silence.
+const KEPT_LEN: usize = 4 * 1024;
 
 pub struct Screen {
     master: OwnedFd,
@@ -99,7 +103,8 @@ impl Screen {
         length > 0
     }
 
-    /// Waits until the bytes have come, and forgets everything up to them.
+    /// Waits until the bytes have come, and forgets everything up to them. A console may have painted them
+    /// in two frames, with sequences in between; that is noticed in the silence after it.
     pub fn wait_for(&mut self, wanted: &[u8]) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -107,10 +112,17 @@ impl Screen {
                 self.unseen.drain(..at + wanted.len());
                 return;
             }
-            let keep = self.unseen.len().saturating_sub(wanted.len());
+            let keep = self.unseen.len().saturating_sub(KEPT_LEN);
             self.unseen.drain(..keep);
+            if self.read(QUIET) {
+                continue;
+            }
+            if memchr::memmem::find(&without_sequences(&self.unseen), wanted).is_some() {
+                self.unseen.clear();
+                return;
+            }
             assert!(
-                self.read(deadline.saturating_duration_since(Instant::now())),
+                Instant::now() < deadline,
                 "waited in vain for {:?}",
                 String::from_utf8_lossy(wanted)
             );
@@ -140,4 +152,28 @@ impl Drop for Screen {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Text and control characters alone.
+fn without_sequences(mut bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(bytes.len());
+    while let Some((&byte, rest)) = bytes.split_first() {
+        bytes = rest;
+        if byte != 0x1b {
+            text.push(byte);
+            continue;
+        }
+        let len = match rest.first() {
+            Some(b'[') => rest
+                .iter()
+                .skip(1)
+                .position(|byte| (0x40..0x7f).contains(byte))
+                .map(|at| at + 2),
+            // It ends with BEL or with ESC and a backslash, which is then a sequence of its own.
+            Some(b']' | b'P') => rest.iter().position(|byte| matches!(byte, 7 | 0x1b)),
+            _ => Some(1),
+        };
+        bytes = rest.get(len.unwrap_or(rest.len())..).unwrap_or_default();
+    }
+    text
 }
