@@ -385,8 +385,18 @@ impl Session {
 
     /// Ends every stream because the agent ends; consoles come back to the next one.
     pub(super) fn hang_up(&self) {
+        self.close_streams(STOPPED);
+    }
+
+    /// Ends every stream because nothing is kept of the session any more. Consoles have been told how it
+    /// ended; whoever looks at its last screen goes on looking.
+    pub(super) fn forgotten(&self) {
+        self.close_streams(FORGOTTEN);
+    }
+
+    fn close_streams(&self, why: &'static str) {
         for seat in lock(&self.seats).consoles.values() {
-            seat.outbox.close(Some(STOPPED));
+            seat.outbox.close(Some(why));
         }
     }
 
@@ -474,6 +484,7 @@ impl super::session::Seats {
 const GONE: &str = "gone";
 const REPLACED: &str = "replaced";
 const DETACHED: &str = "detached";
+const FORGOTTEN: &str = "forgotten";
 const STOPPED: &str = "agent_stopped";
 const STALLED: &str = "console_too_slow";
 

@@ -502,7 +502,7 @@ impl Sessions {
             let text = format!("session {}: {why}; end its program by hand", session.id());
             return Err(Fault::new(Code::SessionIncompatible, text));
         }
-        session.detach(None);
+        session.forgotten();
         holder::remove(&session.folder).map_err(|error| fault_of(&error))?;
         let mut all = self
             .all

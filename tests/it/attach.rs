@@ -259,6 +259,29 @@ async fn console_that_stops_reading_stalls_nobody_and_gets_a_screen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn forgetting_a_session_sends_no_console_away() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    let caller = local(&host).await;
+    session(&caller, "brief", &["cat"]).await;
+    let (_, mut console) = caller.attach(&params("brief")).await.expect("attach");
+    assert!(host.run(&["kill", "brief"]).status.success());
+    until(&mut console, |control| match control {
+        Control::Exit { .. } => Some(()),
+        _ => None,
+    })
+    .await;
+    assert!(host.run(&["kill", "brief"]).status.success());
+    // The stream ends; nothing tells the console to leave.
+    while let Some(piece) = console.recv.recv().await {
+        if piece.kind == PieceKind::Control {
+            let control = control(&piece);
+            assert!(!matches!(control, Control::Error { .. }), "{control:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn floods_and_echoes_in_turn_all_come_to_their_end() {
     let host = Host::new();
     let _agent = host.start_agent();
