@@ -360,6 +360,9 @@ fn marks_lists_and_ends_never_move_the_focus() {
         before,
         "its session is gone, its screen stays"
     );
+    let footer = stage.shown();
+    let footer = footer.trim_end().lines().last().unwrap_or_default();
+    assert!(footer.contains("build"), "{footer}");
     let key = stage.app.pane().unwrap().key.clone();
     stage.control(
         &key,

@@ -83,7 +83,9 @@ fn left_side(app: &App, now: Instant) -> Vec<(String, Ink)> {
         return parts;
     };
     let session = app.roster.session(&pane.key);
-    let name = session.map_or_else(|| pane.key.id.to_string(), |session| clean(&session.name));
+    let name = session.map(|session| &session.name);
+    let name = name.or(pane.last_name.as_ref());
+    let name = name.map_or_else(|| pane.key.id.to_string(), |name| clean(name));
     parts.push((fit(&name, 30), plain.bold()));
     parts.extend(link(pane, now));
     parts.extend(lease(pane));

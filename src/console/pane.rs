@@ -104,6 +104,9 @@ pub enum NotTyped {
 
 pub struct Pane {
     pub key: SessionKey,
+    /// The session's name before the list of its place was read last: a session that is forgotten goes
+    /// by it.
+    pub last_name: Option<String>,
     pub mirror: Mirror,
     pub status: Status,
     pub mode: AttachMode,
@@ -138,6 +141,7 @@ impl Pane {
     pub fn new(key: SessionKey, size: (u16, u16), mode: AttachMode) -> Self {
         Self {
             key,
+            last_name: None,
             mirror: Mirror::new(size.0, size.1),
             status: Status::Parked,
             mode,

@@ -100,6 +100,11 @@ impl App {
             place,
             id: session.id.clone(),
         };
+        for pane in &mut self.panes {
+            if let Some(session) = self.roster.session(&pane.key) {
+                pane.last_name = Some(session.name.clone());
+            }
+        }
         let before: Vec<SessionKey> = self.roster.places[place].sessions.iter().map(key).collect();
         self.roster.took(place, list, now);
         for session in &self.roster.places[place].sessions {
