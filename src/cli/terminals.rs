@@ -34,7 +34,7 @@ pub struct NewArgs {
     /// What the session is called in lists; told from the program when absent.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The folder that the program starts in; the home folder when absent.
+    /// The folder that the program starts in; when absent this one, on another workstation the home folder.
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
     /// A file of NAME=value lines on the workstation.
@@ -262,7 +262,10 @@ fn cells(text: &str) -> Result<(u16, u16), String> {
 /// Starts a session and answers it; nothing is printed.
 pub(super) async fn create(args: &NewArgs, globals: &Globals) -> Result<Session, Fault> {
     let caller = globals.caller_for(&args.target).await?;
-    let (base_kind, base_path) = match &args.cwd {
+    // A folder that was removed has no name; home is left then.
+    let here = || caller.is_local().then(|| std::env::current_dir().ok());
+    let cwd = args.cwd.clone().or_else(|| here().flatten());
+    let (base_kind, base_path) = match &cwd {
         None => (BaseKind::Home, String::new()),
         Some(cwd) => {
             // A relative folder means one here; on another workstation it has to be absolute.

@@ -87,6 +87,8 @@ fn new_session_starts_the_agent_where_none_runs() {
     let host = Host::new();
     assert!(!host.run(&["ls"]).status.success());
     let first = new(&host, "first", &["cat"]);
+    let here = std::env::current_dir().expect("a folder");
+    assert_eq!(first["base_path"], here.to_str().expect("text"));
     let agent = background_agent(&host);
     let second = new(&host, "second", &["cat"]);
     assert_eq!(background_agent(&host), agent);
