@@ -263,8 +263,11 @@ fn cells(text: &str) -> Result<(u16, u16), String> {
 pub(super) async fn create(args: &NewArgs, globals: &Globals) -> Result<Session, Fault> {
     let caller = globals.caller_for(&args.target).await?;
     // A folder that was removed has no name; home is left then.
-    let here = || caller.is_local().then(|| std::env::current_dir().ok());
-    let cwd = args.cwd.clone().or_else(|| here().flatten());
+    let here = match caller.is_local() {
+        true => std::env::current_dir().ok(),
+        false => None,
+    };
+    let cwd = args.cwd.clone().or(here);
     let (base_kind, base_path) = match &cwd {
         None => (BaseKind::Home, String::new()),
         Some(cwd) => {

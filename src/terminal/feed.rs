@@ -65,7 +65,9 @@ async fn follow(
     loop {
         let filled = reader.try_fill()?;
         if take_all(session, reader)? >= limits::FEED_TURN_LEN {
-            if let Ok(place) = Arc::clone(&session.hub.floods).try_acquire_owned() {
+            if !session.hub.stopping()
+                && let Ok(place) = Arc::clone(&session.hub.floods).try_acquire_owned()
+            {
                 return Ok(Some(place));
             }
             tokio::task::yield_now().await;
@@ -78,7 +80,8 @@ async fn follow(
     }
 }
 
-/// Feeds until nothing came for a while, or the connection has ended.
+/// Feeds until nothing came for a while, the connection has ended or the agent ends: a runtime that is
+/// dropped waits for its threads.
 fn flood(session: &Arc<Session>, reader: &mut Reader) -> Result<(), HolderError> {
     let rest = Duration::from_millis(limits::FEED_REST_MS);
     let spin = Duration::from_micros(limits::FEED_SPIN_US);
@@ -89,7 +92,7 @@ fn flood(session: &Arc<Session>, reader: &mut Reader) -> Result<(), HolderError>
         if fed >= limits::FEED_SPIN_LEN && session.hub.may_spin() {
             spin_until = Instant::now() + spin;
         }
-        if filled == Filled::Closed {
+        if filled == Filled::Closed || session.hub.stopping() {
             return Ok(());
         }
         if filled == Filled::More || fed > 0 {
