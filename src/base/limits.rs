@@ -317,6 +317,13 @@ pub const STREAM_PIECE_LEN_MAX: usize = 16 * 1024;
 /// Bytes of output that wait for a console, or came within the pause between two screens, beyond which it
 /// gets a screen instead.
 pub const CONSOLE_LAG_MAX: usize = 64 * 1024;
+/// The same while a screen is under way to a console that acknowledges.
+pub const CONSOLE_LAG_BEHIND_SCREEN_MAX: usize = 4 * 1024;
+/// Bytes under way to a console that acknowledges, beyond which no more are sent: a third of a second on a
+/// link of 100 KB/s.
+pub const CONSOLE_UNDER_WAY_MAX: u64 = 32 * 1024;
+/// Bytes after which a console acknowledges, beside the end of each screen.
+pub const CONSOLE_ACK_EVERY: u64 = 8 * 1024;
 /// Items that wait for a console. More: it counts as lagging.
 pub const CONSOLE_ITEMS_MAX: usize = 4_096;
 /// Least time between two screens for a lagging console.

@@ -84,13 +84,14 @@ fn target(params: &AttachParams, agent: Option<&AgentId>) -> String {
         AttachMode::Observe => "observe",
     };
     let mut target = format!(
-        "/ws/pty?session={}&cols={}&rows={}&mode={mode}&exclusive={}&takeover={}&label={}&credit=true",
+        "/ws/pty?session={}&cols={}&rows={}&mode={mode}&exclusive={}&takeover={}&label={}&credit=true&acks={}",
         encode(&params.session_id),
         params.cols,
         params.rows,
         params.exclusive,
         params.takeover,
         encode(&params.label),
+        params.acks,
     );
     if let Some(since) = params.since {
         target.push_str(&format!("&since={since}"));

@@ -14,7 +14,7 @@ use super::pane::{SessionKey, Status};
 use super::popup::Popup;
 use super::view::View;
 use crate::base::ids::{ConsoleId, TerminalId};
-use crate::base::{EpochMillis, Timestamp};
+use crate::base::{EpochMillis, Timestamp, limits};
 use crate::config::ConsoleConfig;
 use crate::wire::messages::attention::{Attention, State};
 use crate::wire::messages::sessions::*;
@@ -764,4 +764,37 @@ fn the_filter_and_the_palette_find_sessions() {
     assert_eq!(stage.focused(), "aaaa");
     stage.prefix('l');
     assert_eq!(stage.focused(), "bbbb");
+}
+
+#[test]
+fn what_was_taken_in_is_acknowledged_at_each_screen_and_now_and_then() {
+    let mut stage = Stage::usual(120, 40);
+    let key = stage.ends[0].0.clone();
+    let id = key.id.as_str().to_owned();
+    let acks = |controls: Vec<Control>| -> Vec<u64> {
+        let bytes = |control: &Control| match control {
+            Control::Ack { bytes } => Some(*bytes),
+            _ => None,
+        };
+        controls.iter().filter_map(bytes).collect()
+    };
+    stage.sent(&id);
+    stage.piece(&key, PieceKind::Bytes, b"a few");
+    assert_eq!(stage.sent(&id).1, []);
+    let screen = Control::Screen {
+        offset: 100,
+        length: 6,
+        cols: 80,
+        rows: 24,
+    };
+    stage.control(&key, &screen);
+    stage.piece(&key, PieceKind::Screen, b"half");
+    assert_eq!(stage.sent(&id).1, []);
+    stage.piece(&key, PieceKind::Screen, b"ed");
+    assert_eq!(acks(stage.sent(&id).1), [11]);
+    let every = limits::CONSOLE_ACK_EVERY;
+    stage.piece(&key, PieceKind::Bytes, &vec![b'x'; every as usize - 1]);
+    assert_eq!(stage.sent(&id).1, []);
+    stage.piece(&key, PieceKind::Bytes, b"x");
+    assert_eq!(acks(stage.sent(&id).1), [11 + every]);
 }

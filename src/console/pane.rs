@@ -128,6 +128,9 @@ pub struct Pane {
     outbox_len: usize,
     /// Bytes of a snapshot or a screen that are still to come.
     collecting: u64,
+    /// Bytes of this stream that were taken in, and how many of them the owner was told of.
+    taken: u64,
+    acked: u64,
     /// The mirror holds something: a reconnect may go on from `offset`.
     filled: bool,
     sent_size: Option<(u16, u16)>,
@@ -157,6 +160,8 @@ impl Pane {
             outbox: VecDeque::new(),
             outbox_len: 0,
             collecting: 0,
+            taken: 0,
+            acked: 0,
             filled: false,
             sent_size: None,
             dropped_input: false,
@@ -187,6 +192,7 @@ impl Pane {
             console_id: self.console_id.clone(),
             label: how.label.clone(),
             location: how.location,
+            acks: true,
         }
     }
 
@@ -201,6 +207,7 @@ impl Pane {
         }
         match answer {
             Ok((reply, end)) => {
+                (self.taken, self.acked) = (0, 0);
                 self.stream = Some(Stream {
                     send: PollSender::new(end.send),
                     recv: end.recv,
@@ -341,6 +348,14 @@ impl Pane {
                 self.collecting = self.collecting.saturating_sub(len as u64);
             }
         }
+        if piece.kind.is_acknowledged() {
+            self.taken += len as u64;
+            let screen = piece.kind == PieceKind::Screen && self.collecting == 0;
+            if screen || self.taken - self.acked >= limits::CONSOLE_ACK_EVERY {
+                self.acked = self.taken;
+                self.tell(&Control::Ack { bytes: self.taken });
+            }
+        }
         applied
     }
 
@@ -421,6 +436,7 @@ impl Pane {
             | Control::Take { .. }
             | Control::Release {}
             | Control::Focus { .. }
+            | Control::Ack { .. }
             | Control::Credit { .. } => {}
         }
     }

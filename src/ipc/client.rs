@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::events::STREAM_END;
 use super::{BoxWire, Endpoint, channels, local_tcp};
 use crate::base::{Secret, limits};
-use crate::platform::local_socket;
+use crate::platform::{local_socket, local_stream};
 use crate::wire::blob_flow::OpenInlet;
 use crate::wire::channel::Channels;
 use crate::wire::envelope::{ChannelNote, Decoder, Envelope, Kind, Unit};
@@ -213,7 +213,7 @@ async fn open(endpoint: &Endpoint) -> std::io::Result<(BoxWire, Option<Secret>)>
     match endpoint {
         Endpoint::Local(path) => {
             let stream = local_socket::connect(path).await?;
-            Ok((Box::new(stream), None))
+            Ok((Box::new(local_stream::own(stream)?), None))
         }
         Endpoint::Tcp { address, token } => {
             let (stream, secret) = local_tcp::connect(*address, token).await?;

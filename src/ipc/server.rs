@@ -20,7 +20,7 @@ use super::{BoxWire, Endpoint};
 use crate::base::{Secret, limits};
 use crate::config::IpcConfig;
 use crate::journal::Journal;
-use crate::platform::local_socket;
+use crate::platform::{local_socket, local_stream};
 use crate::wire::envelope::Envelope;
 use crate::wire::event::{Draft, name};
 use crate::wire::{Code, Fault, Handler};
@@ -154,7 +154,7 @@ async fn next_client(door: &Door) -> io::Result<Accepted> {
         Door::Local { listener, .. } => {
             let stream = listener.accept().await?;
             let own = local_socket::is_same_user(&stream)?;
-            let wire: BoxWire = Box::new(stream);
+            let wire: BoxWire = Box::new(local_stream::own(stream)?);
             Ok((if own { Ok(wire) } else { Err(Stranger(wire)) }, None))
         }
         Door::Tcp(loopback) => {

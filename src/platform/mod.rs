@@ -28,7 +28,7 @@ pub use frame::{Frame, PixelFormat};
 
 use crate::base::{Point, Rect};
 
-pub use native::{local_socket, tty};
+pub use native::{local_socket, local_stream, tty};
 
 #[cfg(target_os = "linux")]
 pub use linux as native;

@@ -45,7 +45,11 @@ impl Session {
             ));
         }
         let console = params.console_id.clone().unwrap_or_else(ConsoleId::random);
-        let outbox = Arc::new(Outbox::default());
+        let outbox = match params.acks {
+            true => Outbox::paced(),
+            false => Outbox::default(),
+        };
+        let outbox = Arc::new(outbox);
         let (reply, serial, gap) = self.take_seat(&params, &console, &outbox)?;
         if let Some((from, length)) = gap {
             let old = self.fetch(from, length).await.unwrap_or_default();
@@ -307,6 +311,12 @@ impl Session {
                     .tell_volatile(draft.in_session(self.id.as_str()));
                 return Ok(());
             }
+            Control::Ack { bytes } => {
+                if let Some(seat) = seats.consoles.get(console) {
+                    seat.outbox.acked(bytes);
+                }
+                return Ok(());
+            }
             // Where credit matters the wire has taken it already.
             Control::Credit { .. } => return Ok(()),
             Control::Attached { .. }
@@ -495,7 +505,10 @@ async fn send_pieces(session: Arc<Session>, outbox: Arc<Outbox>, send: mpsc::Sen
     let pause = Duration::from_millis(limits::CONSOLE_SCREEN_PAUSE_MS);
     let mut last_screen: Option<tokio::time::Instant> = None;
     loop {
-        outbox.readable().await;
+        if !outbox.readable().await {
+            outbox.close(Some(STALLED));
+            return;
+        }
         // Room first: what goes out then is as fresh as it can be.
         let permit = match tokio::time::timeout(stalled, send.reserve()).await {
             Ok(Ok(permit)) => permit,

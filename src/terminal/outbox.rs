@@ -8,6 +8,10 @@
 //!
 //! A flood that a console could take is no use to it either: nobody reads more than a screen in 16 ms.
 //!
+//! A console that acknowledges what it has taken in has little under way, however much the links between
+//! would hold: at most `CONSOLE_UNDER_WAY_MAX` bytes, or two screens. So what follows a flood, such as the
+//! effect of Ctrl-C, does not stand in a queue behind it.
+//!
 //! Invariants: items leave in the order in which they came; bytes are never dropped without a screen
 //! that stands for them; memory is bounded by the lag limit and a fixed number of control pieces.
 
@@ -40,9 +44,65 @@ enum Item {
     Image(PieceKind, Bytes),
 }
 
+/// What is under way to a console that acknowledges. Bytes of kinds 0 and 3 count, from the attachment on.
+#[derive(Debug)]
+struct Pace {
+    sent: u64,
+    acked: u64,
+    /// Where the last two screens end, the older one first.
+    screens: [u64; 2],
+    /// When something was acknowledged last, or was sent while nothing was under way.
+    moved_at: Instant,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self {
+            sent: 0,
+            acked: 0,
+            screens: [0; 2],
+            moved_at: now,
+        }
+    }
+
+    fn send(&mut self, bytes: usize, now: Instant) {
+        if self.acked == self.sent {
+            self.moved_at = now;
+        }
+        self.sent += bytes as u64;
+    }
+
+    fn ack(&mut self, bytes: u64, now: Instant) {
+        let acked = bytes.clamp(self.acked, self.sent);
+        if acked > self.acked {
+            self.acked = acked;
+            self.moved_at = now;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.sent - self.acked < limits::CONSOLE_UNDER_WAY_MAX
+    }
+
+    fn takes_screen(&self) -> bool {
+        self.has_room() && self.acked >= self.screens[0]
+    }
+
+    /// A screen of so many bytes goes next.
+    fn begin_screen(&mut self, length: usize) {
+        self.screens = [self.screens[1], self.sent + length as u64];
+    }
+
+    fn shows_last_screen(&self) -> bool {
+        self.acked >= self.screens[1]
+    }
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     items: VecDeque<Item>,
+    /// `None`: the console acknowledges nothing, and is bounded by its wire alone.
+    pace: Option<Pace>,
     /// Bytes of `Item::Bytes` that wait.
     waiting: usize,
     /// When the span began in which bytes are counted, and how many came in it.
@@ -73,6 +133,21 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
+    /// For a console that says by `ack` what it has taken in.
+    pub fn paced() -> Self {
+        let outbox = Self::default();
+        outbox.lock().pace = Some(Pace::new(Instant::now()));
+        outbox
+    }
+
+    /// The console has taken in so many bytes since it attached.
+    pub fn acked(&self, bytes: u64) {
+        if let Some(pace) = &mut self.lock().pace {
+            pace.ack(bytes, Instant::now());
+        }
+        self.ready.notify_one();
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,7 +166,7 @@ impl Outbox {
         }
         inner.waiting += bytes.len();
         let came = inner.count(bytes.len(), Instant::now());
-        if inner.waiting.max(came) > limits::CONSOLE_LAG_MAX {
+        if inner.waiting.max(came) > inner.lag_max() {
             inner.start_lagging();
         } else {
             inner.items.push_back(Item::Bytes(bytes.clone()));
@@ -169,6 +244,9 @@ impl Outbox {
         let mut inner = self.lock();
         inner.lagging = false;
         inner.screens += 1;
+        if let Some(pace) = &mut inner.pace {
+            pace.begin_screen(screen.len());
+        }
         inner.waiting += after.len();
         if !after.is_empty() {
             inner.items.push_front(Item::Bytes(after));
@@ -212,14 +290,28 @@ impl Outbox {
         }
     }
 
-    /// Waits until `try_next` has something.
-    pub async fn readable(&self) {
+    /// Waits until `try_next` has something; false when the console has acknowledged nothing for
+    /// `CONSOLE_STALLED_MS` while that held back what waits.
+    pub async fn readable(&self) -> bool {
         loop {
             let ready = self.ready.notified();
-            if self.lock().has_next() {
-                return;
+            let stalled_at = {
+                let inner = self.lock();
+                if inner.has_next() {
+                    return true;
+                }
+                inner.stalled_at()
+            };
+            match stalled_at {
+                None => ready.await,
+                Some(at) => {
+                    if Instant::now() >= at {
+                        return false;
+                    }
+                    // Whether it came or time passed is looked at above.
+                    let _ = tokio::time::timeout_at(at.into(), ready).await;
+                }
             }
-            ready.await;
         }
     }
 
@@ -293,25 +385,54 @@ impl Inner {
     fn start_lagging(&mut self) {
         self.lagging = true;
         self.waiting = 0;
-        self.items.retain(|item| {
-            let Item::Control(control) = item else {
-                return false;
-            };
-            !matches!(
-                control,
-                Control::Resize { .. } | Control::Typing { .. } | Control::Screen { .. }
-            )
+        // A screen that is on its way goes on: what is on top of it comes with the next one.
+        self.items.retain(|item| match item {
+            Item::Control(control) => {
+                !matches!(control, Control::Resize { .. } | Control::Typing { .. })
+            }
+            Item::Image(kind, _) => *kind == PieceKind::Screen,
+            Item::Bytes(_) => false,
         });
     }
 
     fn has_next(&self) -> bool {
-        let attached = matches!(
-            self.items.front(),
-            Some(Item::Control(Control::Attached { .. }))
-        );
-        match self.held {
-            true => attached,
-            false => self.lagging || self.closed || !self.items.is_empty(),
+        let first = self.items.front();
+        if self.held {
+            return matches!(first, Some(Item::Control(Control::Attached { .. })));
+        }
+        if self.closed {
+            return true;
+        }
+        if self.wants_screen() {
+            return self.pace.as_ref().is_none_or(Pace::takes_screen);
+        }
+        match first {
+            None => false,
+            Some(Item::Bytes(_)) => self.pace.as_ref().is_none_or(Pace::has_room),
+            Some(_) => true,
+        }
+    }
+
+    /// Whether a screen goes next: what has to be told goes before it, the end of the program after it.
+    fn wants_screen(&self) -> bool {
+        let first = self.items.front();
+        let waits = first.is_none() || matches!(first, Some(Item::Control(Control::Exit { .. })));
+        self.lagging && waits
+    }
+
+    /// When a console counts as stalled whose acknowledgement something waits for.
+    fn stalled_at(&self) -> Option<Instant> {
+        let waits = !self.held && (self.lagging || !self.items.is_empty());
+        let stalled = Duration::from_millis(limits::CONSOLE_STALLED_MS);
+        let pace = self.pace.as_ref().filter(|_| waits)?;
+        Some(pace.moved_at + stalled)
+    }
+
+    /// Bytes that may wait: few while a screen is under way that stands for more.
+    fn lag_max(&self) -> usize {
+        match &self.pace {
+            Some(pace) if !pace.shows_last_screen() => limits::CONSOLE_LAG_BEHIND_SCREEN_MAX,
+            _ => limits::CONSOLE_LAG_MAX,
         }
     }
 
@@ -319,14 +440,8 @@ impl Inner {
         if !self.has_next() {
             return None;
         }
-        if self.lagging && !self.held && !self.closed {
-            // The end of the program comes after its last screen.
-            let first = self.items.front();
-            let waits =
-                first.is_none() || matches!(first, Some(Item::Control(Control::Exit { .. })));
-            if waits {
-                return Some(Next::TakeScreen);
-            }
+        if self.wants_screen() && !self.held && !self.closed {
+            return Some(Next::TakeScreen);
         }
         let piece = match self.items.pop_front() {
             None if self.closed => return Some(Next::Closed(self.reason)),
@@ -340,6 +455,11 @@ impl Inner {
             }
         };
         self.sent += piece.body.len() as u64;
+        if let Some(pace) = &mut self.pace
+            && piece.kind.is_acknowledged()
+        {
+            pace.send(piece.body.len(), Instant::now());
+        }
         Some(Next::Send(piece))
     }
 
@@ -502,12 +622,94 @@ mod tests {
         assert_eq!(bytes(take(&outbox)), b"new");
     }
 
+    fn screen(length: u64) -> Control {
+        Control::Screen {
+            offset: 0,
+            length,
+            cols: 80,
+            rows: 24,
+        }
+    }
+
+    /// Takes all that may go now; answers how many bytes of those that are acknowledged.
+    fn take_all(outbox: &Outbox) -> (usize, Option<Next>) {
+        let mut counted = 0;
+        loop {
+            match take(outbox) {
+                Some(Next::Send(piece)) if piece.kind.is_acknowledged() => {
+                    counted += piece.body.len();
+                }
+                Some(Next::Send(_)) => {}
+                other => return (counted, other),
+            }
+        }
+    }
+
+    #[test]
+    fn console_that_acknowledges_is_sent_little_more_than_it_has_taken() {
+        let outbox = Outbox::paced();
+        outbox.push_bytes(&Bytes::from(vec![1; 60 * 1024]));
+        assert_eq!(take_all(&outbox), (32 * 1024, None));
+        outbox.acked(16 * 1024);
+        assert_eq!(take_all(&outbox), (16 * 1024, None));
+        // Words are not held back, and more than was sent cannot be acknowledged.
+        outbox.push_control(Control::Generation { generation: 1 });
+        outbox.acked(u64::MAX);
+        assert_eq!(take_all(&outbox), (12 * 1024, None));
+        outbox.push_bytes(&Bytes::from(vec![1; 40 * 1024]));
+        assert_eq!(take_all(&outbox), (32 * 1024, None));
+    }
+
+    #[test]
+    fn two_screens_are_under_way_at_most_and_one_that_is_begun_goes_out() {
+        let outbox = Outbox::paced();
+        outbox.release_with_screen();
+        let part = limits::STREAM_PIECE_LEN_MAX;
+        let image = Bytes::from(vec![3; part + 5]);
+        for _ in 0..2 {
+            assert_eq!(take(&outbox), Some(Next::TakeScreen));
+            outbox.replace(screen(image.len() as u64), &image, Bytes::new());
+            assert!(matches!(take(&outbox), Some(Next::Send(_))));
+            // While it is on its way little is enough to lag, and the screen is no less exact for that.
+            outbox.push_bytes(&Bytes::from(vec![1; 5 * 1024]));
+            assert!(!outbox.wants_bytes());
+            assert_eq!(bytes(take(&outbox)).len(), part);
+            assert_eq!(bytes(take(&outbox)).len(), 5);
+            outbox.acked(1);
+        }
+        assert_eq!(take(&outbox), None);
+        outbox.acked(image.len() as u64);
+        assert_eq!(take(&outbox), Some(Next::TakeScreen));
+    }
+
+    #[tokio::test]
+    async fn console_that_acknowledges_nothing_for_too_long_counts_as_stalled() {
+        let outbox = Outbox::paced();
+        let past = |outbox: &Outbox| {
+            let stalled = Duration::from_millis(limits::CONSOLE_STALLED_MS);
+            if let Some(pace) = &mut outbox.lock().pace {
+                pace.moved_at = Instant::now().checked_sub(stalled).unwrap();
+            }
+        };
+        outbox.push_bytes(&Bytes::from(vec![1; 40 * 1024]));
+        assert_eq!(take_all(&outbox), (32 * 1024, None));
+        past(&outbox);
+        assert!(!outbox.readable().await);
+        outbox.acked(32 * 1024);
+        assert!(outbox.readable().await);
+        assert_eq!(take_all(&outbox), (8 * 1024, None));
+        // Nothing waits for it: it may be silent as long as it likes.
+        past(&outbox);
+        let waited = tokio::time::timeout(Duration::from_millis(20), outbox.readable()).await;
+        assert!(waited.is_err());
+    }
+
     #[tokio::test]
     async fn what_waits_at_the_close_still_goes_out() {
         let outbox = Outbox::default();
         outbox.push_bytes(&Bytes::from_static(b"last"));
         outbox.close(Some("detached"));
-        outbox.readable().await;
+        assert!(outbox.readable().await);
         assert!(matches!(outbox.try_next(), Some(Next::Send(_))));
         assert_eq!(outbox.try_next(), Some(Next::Closed(Some("detached"))));
         assert_eq!(outbox.closed().await, "detached");

@@ -27,6 +27,11 @@ pub enum PieceKind {
 }
 
 impl PieceKind {
+    /// Whether a console that acknowledges counts its bytes: what follows the program does.
+    pub fn is_acknowledged(self) -> bool {
+        matches!(self, Self::Bytes | Self::Screen)
+    }
+
     /// The kind byte of a frame; `None` for one that this version does not know.
     pub fn of_byte(byte: u8) -> Option<Self> {
         match byte {

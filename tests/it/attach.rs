@@ -52,6 +52,7 @@ fn params(name: &str) -> AttachParams {
         console_id: None,
         label: "test".to_owned(),
         location: Default::default(),
+        acks: false,
     }
 }
 
@@ -168,6 +169,32 @@ async fn until_text(stream: &mut StreamEnd, wanted: &str) {
 }
 
 /// Attaches as soon as the workstation is there, which may just be starting again.
+/// The same stream for a console that acknowledges all that comes, after what it has taken already.
+fn acknowledging(mut end: StreamEnd, mut taken: u64) -> StreamEnd {
+    let (ours, mut theirs) = StreamEnd::pair();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                typed = theirs.recv.recv() => match typed {
+                    Some(piece) => send(&end, piece).await,
+                    None => return,
+                },
+                piece = end.recv.recv() => {
+                    let Some(piece) = piece else { return };
+                    if piece.kind.is_acknowledged() {
+                        taken += piece.body.len() as u64;
+                        tell(&end, &Control::Ack { bytes: taken }).await;
+                    }
+                    if theirs.send.send(piece).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    });
+    ours
+}
+
 async fn attach_in_time(caller: &Caller, params: &AttachParams) -> StreamEnd {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     loop {
@@ -288,11 +315,59 @@ async fn floods_and_echoes_in_turn_all_come_to_their_end() {
     let caller = local(&host).await;
     let script = "while read -r round lines; do seq 1 $lines; echo END-$round-; done";
     session(&caller, "turns", &["sh", "-c", script]).await;
-    let (_, mut console) = caller.attach(&params("turns")).await.expect("attach");
+    let (_, console) = caller.attach(&params("turns")).await.expect("attach");
+    turns(console, "a").await;
+    let params = AttachParams {
+        acks: true,
+        ..params("turns")
+    };
+    let (_, console) = caller.attach(&params).await.expect("attach");
+    turns(acknowledging(console, 0), "b").await;
+}
+
+async fn turns(mut console: StreamEnd, who: &str) {
     let lengths = [2, 20_000, 5, 90_000, 300, 6_000, 1, 60_000];
     for (round, lines) in lengths.iter().cycle().take(48).enumerate() {
-        type_in(&console, &format!("{round} {lines}\r")).await;
-        until_text(&mut console, &format!("END-{round}-")).await;
+        type_in(&console, &format!("{who}{round} {lines}\r")).await;
+        until_text(&mut console, &format!("END-{who}{round}-")).await;
+    }
+}
+
+/// Over local IPC and through a server alike.
+#[tokio::test(flavor = "multi_thread")]
+async fn little_is_under_way_to_a_console_that_acknowledges_and_all_comes_in_the_end() {
+    let host = Host::new();
+    let _server = host.start_server();
+    host.join_agent();
+    let _agent = host.start_agent();
+    host.wait_until_online();
+    for (name, caller) in [
+        ("near", local(&host).await),
+        ("far", caller(&host, None).await),
+    ] {
+        let script = "read x; seq 1 2000000; echo THE-END; cat";
+        session(&local(&host).await, name, &["sh", "-c", script]).await;
+        let params = AttachParams {
+            acks: true,
+            ..params(name)
+        };
+        let (_, mut console) = caller.attach(&params).await.expect("attach");
+        type_in(&console, "\r").await;
+        // It reads all that comes and says nothing: then nothing more comes.
+        let mut taken = 0;
+        while let Ok(piece) =
+            tokio::time::timeout(Duration::from_millis(500), console.recv.recv()).await
+        {
+            let piece = piece.expect("the stream is open");
+            if piece.kind.is_acknowledged() {
+                taken += piece.body.len();
+            }
+        }
+        assert!((1..80_000).contains(&taken), "{name}: {taken}");
+        let bytes = taken as u64;
+        tell(&console, &Control::Ack { bytes }).await;
+        let mut console = acknowledging(console, bytes);
+        until_text(&mut console, "THE-END").await;
     }
 }
 

@@ -176,6 +176,7 @@ fn params(session: &str) -> AttachParams {
         console_id: None,
         label: "ann@host".into(),
         location: Location::Local,
+        acks: true,
     }
 }
 

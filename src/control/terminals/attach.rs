@@ -64,6 +64,9 @@ struct AttachQuery {
     /// The console gives credit from the start.
     #[serde(default)]
     credit: bool,
+    /// The console acknowledges what it has taken in.
+    #[serde(default)]
+    acks: bool,
 }
 
 impl AttachQuery {
@@ -306,6 +309,7 @@ impl Console {
             } else {
                 Location::RemoteAttach
             },
+            acks: query.acks,
         })
     }
 

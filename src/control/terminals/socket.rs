@@ -277,7 +277,7 @@ impl Reader {
                 });
                 return;
             }
-            Control::Focus { .. } => true,
+            Control::Focus { .. } | Control::Ack { .. } => true,
             Control::Take { takeover: true } => self.rights.takeover,
             Control::Resize { .. }
             | Control::Generation { .. }

@@ -2,16 +2,18 @@
 //!
 //! The terminal is opened anew, so that non-blocking mode does not reach the shell that shares ours.
 
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Signal as Number, kill_current_process_group};
 use rustix::termios::{self, OptionalActions, Termios};
-use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::watched::Watched;
 use crate::platform::{Output, Waited};
 
 /// What has to be put back, also by a panic hook that knows nothing else.
@@ -28,7 +30,7 @@ fn changed() -> MutexGuard<'static, Option<Changed>> {
 
 /// The outer terminal. Needs a tokio runtime.
 pub struct Tty {
-    fd: AsyncFd<OwnedFd>,
+    fd: Watched,
 }
 
 impl Tty {
@@ -48,20 +50,19 @@ impl Tty {
             // A name of another mount namespace, as in a container.
             Err(_) => rustix::fs::open("/dev/tty", flags, Mode::empty())?,
         };
-        // SAFETY: an `OwnedFd` owns its descriptor and names the same one until it is dropped.
-        let fd = unsafe { AsyncFd::register(fd)? };
+        let fd = Watched::new(fd)?;
         Ok(Self { fd })
     }
 
     /// Columns and rows.
     pub fn size(&self) -> io::Result<(u16, u16)> {
-        let size = termios::tcgetwinsize(self.fd.get_ref())?;
+        let size = termios::tcgetwinsize(self.fd.fd())?;
         Ok((size.ws_col, size.ws_row))
     }
 
     /// Turns raw mode on; the settings of before the first call are what `put_back` restores.
     pub fn raw(&self) -> io::Result<()> {
-        let fd = self.fd.get_ref();
+        let fd = self.fd.fd();
         let mut settings = termios::tcgetattr(fd)?;
         let mut changed = changed();
         if changed.is_none() {
@@ -77,39 +78,35 @@ impl Tty {
 
     /// Writes what the terminal takes now; `WouldBlock` when that is nothing.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(rustix::io::write(self.fd.get_ref(), bytes)?)
+        Ok(rustix::io::write(self.fd.fd(), bytes)?)
     }
 
     /// Waits for input, which is appended, and with `output` also until the terminal takes bytes again,
     /// as it has to after `write` gave `WouldBlock`. `UnexpectedEof` when the terminal is gone. This
     /// platform gives bytes, never events. Dropping the future loses nothing.
     pub async fn wait(&mut self, output: Output, into: &mut Vec<u8>) -> io::Result<Waited> {
-        loop {
-            let mut ready = tokio::select! {
-                biased;
-                ready = self.fd.readable() => ready?,
-                ready = self.fd.writable(), if output == Output::Wanted => {
-                    ready?.clear_ready();
-                    return Ok(Waited::Writable);
-                }
-            };
-            let mut buffer = [0; 4096];
-            match rustix::io::read(ready.get_inner(), &mut buffer) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(len) => {
-                    if len < buffer.len() {
-                        // That was all. What comes later is told anew, so asking again, for which the
-                        // terminal's own work has to end, would only delay the key.
-                        ready.clear_ready();
-                    }
-                    into.extend_from_slice(&buffer[..len]);
-                    return Ok(Waited::Bytes);
-                }
-                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::IO) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Err(error) => return Err(error.into()),
+        let read = poll_fn(|context| {
+            let room = 4096;
+            into.reserve(room);
+            let read = self.fd.poll_read(context, room, |fd| {
+                rustix::io::read(fd, rustix::buffer::spare_capacity(into))
+            });
+            if let Poll::Ready(read) = read {
+                return Poll::Ready(read.map(Some));
             }
+            match output {
+                Output::Wanted => self.fd.poll_room(context).map_ok(|()| None),
+                Output::Unwanted => Poll::Pending,
+            }
+        });
+        match read.await {
+            Ok(None) => Ok(Waited::Writable),
+            Ok(Some(0)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(Some(_)) => Ok(Waited::Bytes),
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            }
+            Err(error) => Err(error),
         }
     }
 }

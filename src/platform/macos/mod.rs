@@ -7,11 +7,15 @@
 pub mod background;
 #[path = "../linux/local_socket.rs"]
 pub mod local_socket;
+#[path = "../windows/local_stream.rs"]
+pub mod local_stream;
 pub mod sessions;
 #[path = "../linux/signals.rs"]
 mod signals;
 #[path = "../linux/tty.rs"]
 pub mod tty;
+#[path = "../linux/watched.rs"]
+mod watched;
 
 use std::process::ExitCode;
 use std::time::Duration;

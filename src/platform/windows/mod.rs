@@ -28,6 +28,7 @@ use windows::Win32::UI::HiDpi::{
 };
 
 pub mod local_socket;
+pub mod local_stream;
 
 use super::{Backend, OpenOptions};
 

@@ -419,6 +419,10 @@ pub struct AttachParams {
     pub label: String,
     #[serde(default)]
     pub location: Location,
+    /// The console says by `ack` what it has taken in, and is sent little more than that: what follows
+    /// a flood then does not stand in a queue behind it.
+    #[serde(default)]
+    pub acks: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -438,7 +442,7 @@ pub struct AttachReply {
 /// A control piece, in either direction.
 ///
 /// From the owner: `attached` (first), `resize`, `lease`, `typing`, `screen`, `exit`, `error`.
-/// From a console: `resize`, `generation`, `take`, `release`, `focus`.
+/// From a console: `resize`, `generation`, `take`, `release`, `focus`, `ack`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Control {
@@ -496,6 +500,8 @@ pub enum Control {
     Release {},
     /// From a console: whether the person looks at this session.
     Focus { focused: bool },
+    /// From a console that attached with `acks`: how many bytes of kinds 0 and 3 it has taken in since then.
+    Ack { bytes: u64 },
     /// From a console over WebSocket: it has taken in this many bytes, so that as many may follow.
     /// A console that sends none is bounded by its socket alone.
     Credit { bytes: u64 },
