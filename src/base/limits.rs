@@ -324,6 +324,10 @@ pub const CONSOLE_LAG_BEHIND_SCREEN_MAX: usize = 4 * 1024;
 pub const CONSOLE_UNDER_WAY_MAX: u64 = 32 * 1024;
 /// Bytes after which a console acknowledges, beside the end of each screen.
 pub const CONSOLE_ACK_EVERY: u64 = 8 * 1024;
+/// Output within the pause between two screens that a holder tells those that watch it; more is left out.
+pub const HOLDER_TEE_LEN_MAX: usize = 4 * 1024;
+/// Watchers of a holder. One more takes the oldest one's place.
+pub const HOLDER_WATCHERS_MAX: usize = 8;
 /// Items that wait for a console. More: it counts as lagging.
 pub const CONSOLE_ITEMS_MAX: usize = 4_096;
 /// Least time between two screens for a lagging console.

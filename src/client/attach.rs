@@ -282,6 +282,7 @@ pub(super) fn reply(attached: Control, session: Session) -> Result<AttachReply, 
             truncated,
             lease,
             session,
+            holder: None,
         }),
         _ => Err(Fault::new(
             Code::InvalidMessage,

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::base::limits;
 use crate::config::ConsoleConfig;
 use crate::model::attention::ConsoleScheduler;
+use crate::terminal::holder::{Early, Watcher};
 use crate::wire::messages::sessions::{
     AttachMode, AttachParams, AttachReply, Control, SessionList,
 };
@@ -20,7 +21,7 @@ use crate::wire::{Fault, Method};
 use super::cell::{Area, clean};
 use super::keymap::{Keymap, KeymapError};
 use super::layout::{self, Direction, Layout, Wish};
-use super::pane::{How, Pane, SessionKey, Status};
+use super::pane::{Applied, How, Pane, SessionKey, Status};
 use super::popup::Popup;
 use super::roster::{Entry, PlaceState, Roster};
 use super::scroll::ScrollView;
@@ -100,6 +101,8 @@ pub struct Attached {
     pub key: SessionKey,
     pub attempt: u64,
     pub answer: Result<(AttachReply, StreamEnd), Fault>,
+    /// The holder, which tells small output before the stream does.
+    pub watcher: Option<Watcher>,
 }
 
 /// What the next key means.
@@ -475,11 +478,24 @@ impl App {
 
     /// Takes in a piece of the pane at `index`. Answers how many bytes its mirror was fed.
     pub fn piece(&mut self, index: usize, piece: Option<Piece>, now: Instant) -> usize {
-        let focused = index == self.focused;
         let Some(pane) = self.panes.get_mut(index) else {
             return 0;
         };
         let applied = pane.apply(piece, now);
+        self.applied(index, applied, now)
+    }
+
+    /// The same for what a holder told.
+    pub fn early(&mut self, index: usize, early: Option<Early>, now: Instant) -> usize {
+        let Some(pane) = self.panes.get_mut(index) else {
+            return 0;
+        };
+        let applied = pane.apply_early(early, now);
+        self.applied(index, applied, now)
+    }
+
+    fn applied(&mut self, index: usize, applied: Applied, now: Instant) -> usize {
+        let focused = index == self.focused;
         self.dirty |= applied.status_changed;
         if applied.fed > 0 && focused && self.marked.is_some() {
             // What was marked may stand elsewhere now.

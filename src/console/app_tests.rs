@@ -165,6 +165,7 @@ impl Stage {
             truncated: false,
             lease: Lease::default(),
             session: session(key.id.as_str(), "x", "", State::Idle),
+            holder: None,
         };
         self.ends.retain(|(other, _)| *other != key);
         self.ends.push((key.clone(), theirs));
@@ -174,6 +175,7 @@ impl Stage {
                 key: key.clone(),
                 attempt,
                 answer,
+                watcher: None,
             })),
             self.now,
         );
@@ -429,6 +431,7 @@ fn what_is_typed_while_a_session_is_being_attached_reaches_it() {
         key: here("bbbb"),
         attempt: stage.app.pane().unwrap().attempt,
         answer: Err(Fault::new(Code::Internal, "gone")),
+        watcher: None,
     };
     let failed = Happened::Attached(Box::new(failed));
     stage.app.happened(failed, stage.now);

@@ -16,6 +16,8 @@ pub mod backend;
 pub mod cell;
 mod chrome;
 mod commands;
+#[cfg(test)]
+mod early_tests;
 mod footer;
 pub mod input;
 pub mod keymap;

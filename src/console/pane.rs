@@ -18,6 +18,7 @@ use tokio_util::sync::PollSender;
 
 use crate::base::ids::{ConsoleId, TerminalId};
 use crate::base::{Kind, limits};
+use crate::terminal::holder::{Early, Watcher};
 use crate::wire::messages::sessions::{
     AttachMode, AttachParams, AttachReply, Control, Lease, LeaseMode, Location,
 };
@@ -69,6 +70,14 @@ pub enum Status {
     Ended(Ended),
 }
 
+/// What came for a pane.
+pub enum Came {
+    /// `None` is the end of the stream.
+    Piece(Option<Piece>),
+    /// `None`: the holder tells no more.
+    Early(Option<Early>),
+}
+
 struct Stream {
     send: PollSender<Piece>,
     recv: mpsc::Receiver<Piece>,
@@ -116,6 +125,8 @@ pub struct Pane {
     pub console_id: Option<ConsoleId>,
     /// The byte position that the mirror shows.
     pub offset: u64,
+    /// The byte position up to which the stream has come; what it brings below `offset` was told early.
+    streamed: u64,
     /// Counts attempts to attach, so that a late answer to an old one is known.
     pub attempt: u64,
     /// Who else types, and until when that is shown.
@@ -124,6 +135,10 @@ pub struct Pane {
     pub latency: Option<Duration>,
     asked_at: Option<Instant>,
     stream: Option<Stream>,
+    watcher: Option<Watcher>,
+    /// The size of the terminal, which the mirror has not yet: early output waits for the screen of that
+    /// size.
+    resizing: Option<(u16, u16)>,
     outbox: VecDeque<Piece>,
     outbox_len: usize,
     /// Bytes of a snapshot or a screen that are still to come.
@@ -152,11 +167,14 @@ impl Pane {
             lease: Lease::default(),
             console_id: None,
             offset: 0,
+            streamed: 0,
             attempt: 0,
             typing: None,
             latency: None,
             asked_at: None,
             stream: None,
+            watcher: None,
+            resizing: None,
             outbox: VecDeque::new(),
             outbox_len: 0,
             collecting: 0,
@@ -254,8 +272,15 @@ impl Pane {
         }
     }
 
+    /// Takes early what the holder of a session on this machine tells.
+    pub fn watch(&mut self, watcher: Option<Watcher>) {
+        self.watcher = watcher.filter(|_| self.stream.is_some());
+    }
+
     fn drop_stream(&mut self) {
         self.stream = None;
+        self.watcher = None;
+        self.resizing = None;
         self.dropped_input |= self
             .outbox
             .iter()
@@ -289,11 +314,16 @@ impl Pane {
         Some(since + Duration::from_millis(limits::CONSOLE_SYNC_TIMEOUT_MS))
     }
 
-    /// The next piece. Also moves waiting input into the stream.
-    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Piece>> {
+    /// What comes next. Also moves waiting input into the stream.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Came> {
         self.poll_send(context);
+        if let Some(watcher) = &mut self.watcher
+            && let Poll::Ready(early) = watcher.poll_next(context)
+        {
+            return Poll::Ready(Came::Early(early));
+        }
         match &mut self.stream {
-            Some(stream) => stream.recv.poll_recv(context),
+            Some(stream) => stream.recv.poll_recv(context).map(Came::Piece),
             None => Poll::Pending,
         }
     }
@@ -336,10 +366,9 @@ impl Pane {
         match piece.kind {
             PieceKind::Control => self.control(&piece.body, now, &mut applied),
             PieceKind::Bytes => {
-                applied.asked = self.mirror.feed(&piece.body);
-                self.offset += len as u64;
-                applied.fed = len;
-                self.measure(now);
+                let start = self.streamed;
+                self.streamed += len as u64;
+                self.feed(start, &piece.body, now, &mut applied);
             }
             PieceKind::Snapshot | PieceKind::Screen => {
                 // What rings or copies in a replay has done so before.
@@ -357,6 +386,38 @@ impl Pane {
             }
         }
         applied
+    }
+
+    /// Applies what the holder told: bytes that follow what the mirror shows. After a gap, and while the
+    /// mirror stands for another state, they come by the stream alone.
+    pub fn apply_early(&mut self, early: Option<Early>, now: Instant) -> Applied {
+        let mut applied = Applied::default();
+        match early {
+            None => self.watcher = None,
+            Some(Early::Resized(size)) => {
+                let size = (size.cols, size.rows);
+                self.resizing = (size != self.mirror.size()).then_some(size);
+            }
+            Some(Early::Output { offset, bytes }) => {
+                let fits = self.filled && self.collecting == 0 && self.resizing.is_none();
+                if fits && offset <= self.offset {
+                    self.feed(offset, &bytes, now, &mut applied);
+                }
+            }
+        }
+        applied
+    }
+
+    /// Feeds the part of bytes from `start` on that the mirror does not show yet.
+    fn feed(&mut self, start: u64, bytes: &[u8], now: Instant, applied: &mut Applied) {
+        let known = usize::try_from(self.offset.saturating_sub(start)).unwrap_or(usize::MAX);
+        let Some(bytes) = bytes.get(known..).filter(|bytes| !bytes.is_empty()) else {
+            return;
+        };
+        applied.asked = self.mirror.feed(bytes);
+        self.offset += bytes.len() as u64;
+        applied.fed = bytes.len();
+        self.measure(now);
     }
 
     fn measure(&mut self, now: Instant) {
@@ -385,7 +446,7 @@ impl Pane {
                 lease,
                 ..
             } => {
-                self.offset = since;
+                (self.offset, self.streamed) = (since, since);
                 if console_id.is_some() {
                     self.console_id = console_id;
                 }
@@ -409,7 +470,7 @@ impl Pane {
                 cols,
                 rows,
             } => {
-                self.offset = offset;
+                (self.offset, self.streamed) = (offset, offset);
                 self.begin(length, cols, rows);
             }
             Control::Exit {
@@ -443,6 +504,7 @@ impl Pane {
 
     fn begin(&mut self, length: u64, cols: u16, rows: u16) {
         self.mirror = Mirror::new(cols, rows);
+        self.resizing = self.resizing.filter(|size| *size != (cols, rows));
         self.collecting = length;
         self.filled = true;
     }

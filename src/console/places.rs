@@ -51,7 +51,9 @@ impl App {
         let Some(index) = self.panes.iter().position(|pane| pane.key == *key) else {
             return;
         };
-        if self.panes[index].connected(attached.attempt, attached.answer) {
+        let pane = &mut self.panes[index];
+        if pane.connected(attached.attempt, attached.answer) {
+            pane.watch(attached.watcher);
             self.dirty = true;
             self.tell_dropped_input(index, now);
             if index == self.focused {

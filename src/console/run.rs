@@ -8,6 +8,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -18,8 +19,9 @@ use tokio::sync::mpsc;
 use crate::base::{EpochMillis, limits};
 use crate::platform::tty::{self, Signals, Told};
 use crate::platform::{Output, Waited};
-use crate::wire::messages::sessions::{self, ListParams};
-use crate::wire::stream::Piece;
+use crate::terminal::holder::{Early, Watcher};
+use crate::wire::messages::sessions::{self, AttachReply, ListParams};
+use crate::wire::stream::{Piece, StreamEnd};
 use crate::wire::{Code, Fault, Method};
 
 use super::Options;
@@ -28,7 +30,7 @@ use super::backend::{Backend, Place};
 use super::input::Reader;
 use super::outer::{self, Outer};
 use super::paint::{Damage, Painter};
-use super::pane::{How, Pane};
+use super::pane::{Came, How, Pane};
 use super::view::{View, Wishes};
 
 /// Frames of small output that may follow each other at once.
@@ -156,7 +158,7 @@ struct Console {
 /// What one wait ended with.
 enum Woken {
     Terminal(io::Result<Waited>),
-    Piece(usize, Option<Piece>),
+    Came(usize, Came),
     Happened(Happened),
     Told(Told),
     Time,
@@ -183,7 +185,8 @@ impl Console {
                     self.take_input(Some(event), &mut input);
                 }
                 Woken::Terminal(Err(_)) => return Left::TerminalGone,
-                Woken::Piece(index, piece) => self.take_pieces(index, piece),
+                Woken::Came(index, Came::Piece(piece)) => self.take_pieces(index, piece),
+                Woken::Came(index, Came::Early(early)) => self.take_early(index, early),
                 Woken::Happened(happened) => {
                     self.changed = true;
                     self.app.happened(happened, Instant::now());
@@ -201,8 +204,8 @@ impl Console {
         let panes = &mut self.app.panes;
         let pieces = poll_fn(|context| {
             for (index, pane) in panes.iter_mut().enumerate() {
-                if let Poll::Ready(piece) = pane.poll(context) {
-                    return Poll::Ready((index, piece));
+                if let Poll::Ready(came) = pane.poll(context) {
+                    return Poll::Ready((index, came));
                 }
             }
             Poll::Pending
@@ -216,7 +219,7 @@ impl Console {
             biased;
             waited = self.outer.tty.wait(output, input) => Woken::Terminal(waited),
             told = self.signals.recv() => Woken::Told(told),
-            (index, piece) = pieces => Woken::Piece(index, piece),
+            (index, came) = pieces => Woken::Came(index, came),
             Some(happened) = self.recv.recv() => Woken::Happened(happened),
             () = until(deadline) => Woken::Time,
         }
@@ -279,6 +282,13 @@ impl Console {
         self.fed += turn;
     }
 
+    fn take_early(&mut self, index: usize, early: Option<Early>) {
+        let fed = self.app.early(index, early, Instant::now());
+        // What the stream has brought already changes nothing.
+        self.changed |= fed > 0;
+        self.fed += fed;
+    }
+
     fn effects(&mut self, now: Instant) {
         for effect in std::mem::take(&mut self.app.effects) {
             match effect {
@@ -312,10 +322,12 @@ impl Console {
                     };
                     let answer = backend.attach(params);
                     self.spawn(async move {
+                        let answer = answer.await;
                         Happened::Attached(Box::new(Attached {
                             key,
                             attempt,
-                            answer: answer.await,
+                            watcher: watch(&answer),
+                            answer,
                         }))
                     });
                 }
@@ -545,6 +557,15 @@ impl Console {
             }
         }
     }
+}
+
+/// The holder of a session on this machine. Nothing depends on it: all comes by the stream as well.
+fn watch(answer: &Result<(AttachReply, StreamEnd), Fault>) -> Option<Watcher> {
+    let (reply, _) = answer.as_ref().ok()?;
+    let socket = reply.holder.as_ref()?;
+    Watcher::connect(Path::new(socket))
+        .inspect_err(|error| tracing::debug!(%error, "echoes come by way of the agent"))
+        .ok()
 }
 
 async fn until(at: Instant) {

@@ -20,9 +20,9 @@ use crate::base::ids::ConsoleId;
 use crate::base::{EpochMillis, limits};
 use crate::model::attention::Input;
 use crate::model::lease::Change;
-use crate::platform::pty::PtySize;
+use crate::platform::pty::{HolderIo, PtySize};
 use crate::wire::event::name;
-use crate::wire::messages::sessions::{AttachParams, AttachReply, Control, LeaseAction};
+use crate::wire::messages::sessions::{AttachParams, AttachReply, Control, LeaseAction, Location};
 use crate::wire::{Code, Fault, Piece, PieceKind, StreamEnd};
 
 /// A size inside of the bounds of a grid.
@@ -189,8 +189,17 @@ impl Session {
             truncated: params.since.is_some() && since.is_none(),
             lease,
             session: record,
+            holder: self.watched_at(params),
         };
         Ok((reply, serial, gap))
+    }
+
+    /// Where a console on this machine may watch the holder.
+    fn watched_at(&self, params: &AttachParams) -> Option<String> {
+        let near = params.location == Location::Local && HolderIo::IS_WATCHABLE;
+        (near && self.is_running())
+            .then(|| super::holder::socket_of(&self.folder))
+            .and_then(|path| path.to_str().map(str::to_owned))
     }
 
     /// Takes in what a console sends until it leaves; answers why it did.

@@ -652,10 +652,15 @@ mod tests {
         assert_eq!(take_all(&outbox), (32 * 1024, None));
         outbox.acked(16 * 1024);
         assert_eq!(take_all(&outbox), (16 * 1024, None));
-        // Words are not held back, and more than was sent cannot be acknowledged.
+        // Words are not held back.
         outbox.push_control(Control::Generation { generation: 1 });
-        outbox.acked(u64::MAX);
+        outbox.acked(60 * 1024);
         assert_eq!(take_all(&outbox), (12 * 1024, None));
+        // More than was sent cannot be acknowledged.
+        let outbox = Outbox::paced();
+        outbox.push_bytes(&Bytes::from(vec![1; 20 * 1024]));
+        assert_eq!(take_all(&outbox), (20 * 1024, None));
+        outbox.acked(u64::MAX);
         outbox.push_bytes(&Bytes::from(vec![1; 40 * 1024]));
         assert_eq!(take_all(&outbox), (32 * 1024, None));
     }

@@ -92,6 +92,7 @@ impl TerminalNode {
             truncated: false,
             lease: session.lease.clone(),
             session: session.clone(),
+            holder: None,
         };
         Ok(Answer {
             stream: Some(far),

@@ -201,6 +201,7 @@ impl ScriptedPlace {
             truncated: false,
             lease,
             session: hosted.session.clone(),
+            holder: None,
         };
         drop(sessions);
         let (ours, theirs) = StreamEnd::pair();

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use super::pty::Pty;
 use super::session_socket::{SessionListener, SessionStream};
+use crate::base::limits;
 use crate::platform::pty::{
     ProcessExit, Program, PtySize, Ready, Received, Slot, TerminalState, Wanted,
 };
@@ -27,12 +28,15 @@ pub struct HolderIo {
     stop: OwnedFd,
     current: Option<SessionStream>,
     candidate: Option<SessionStream>,
+    watchers: Vec<SessionStream>,
     exit_told: bool,
 }
 
 impl HolderIo {
     /// Whether `send_terminal` sends one.
     pub const SENDS_TERMINAL: bool = true;
+    /// Whether `watch` takes watchers.
+    pub const IS_WATCHABLE: bool = true;
 
     /// Listens on `socket`, opens a terminal and starts the program on it. From here on TERM is told
     /// by `wait`, and the signals that a terminal or a dying parent sends do nothing.
@@ -46,6 +50,7 @@ impl HolderIo {
             stop: settle_signals()?,
             current: None,
             candidate: None,
+            watchers: Vec::new(),
             exit_told: false,
         })
     }
@@ -171,6 +176,29 @@ impl HolderIo {
     /// The candidate becomes the connection that is served; the former one is closed.
     pub fn promote(&mut self) {
         self.current = self.candidate.take();
+    }
+
+    /// The candidate becomes a watcher, which is told things and never heard.
+    pub fn watch(&mut self) {
+        if self.watchers.len() >= limits::HOLDER_WATCHERS_MAX {
+            self.watchers.remove(0);
+        }
+        self.watchers.extend(self.candidate.take());
+    }
+
+    pub const fn is_watched(&self) -> bool {
+        !self.watchers.is_empty()
+    }
+
+    /// Tells every watcher that takes all of it at once; one that takes a part, or has gone, is closed.
+    pub fn tell_watchers(&mut self, pieces: &[&[u8]]) {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let pieces: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+        self.watchers
+            .retain(|watcher| match watcher.try_send_all(&pieces) {
+                Ok(sent) => sent == 0 || sent == length,
+                Err(_) => false,
+            });
     }
 
     pub fn close(&mut self, slot: Slot) {

@@ -6,6 +6,7 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::platform::pty::{
@@ -39,6 +40,7 @@ pub struct HolderIo(Infallible);
 impl HolderIo {
     /// Whether `send_terminal` sends one.
     pub const SENDS_TERMINAL: bool = false;
+    pub const IS_WATCHABLE: bool = false;
 
     pub fn start(_socket: &Path, _program: &Program, _size: PtySize) -> io::Result<Self> {
         Err(unsupported())
@@ -89,6 +91,18 @@ impl HolderIo {
     }
 
     pub fn promote(&mut self) {
+        match self.0 {}
+    }
+
+    pub fn watch(&mut self) {
+        match self.0 {}
+    }
+
+    pub fn is_watched(&self) -> bool {
+        match self.0 {}
+    }
+
+    pub fn tell_watchers(&mut self, _pieces: &[&[u8]]) {
         match self.0 {}
     }
 
@@ -156,6 +170,19 @@ impl Readiness {
 
     pub async fn wait(&self) -> io::Result<()> {
         match self.0 {}
+    }
+}
+
+/// A connection to watch a holder, which this system does not have.
+pub enum WatchStream {}
+
+impl WatchStream {
+    pub fn connect(_: &Path, _: &[u8]) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub fn poll_receive(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<io::Result<usize>> {
+        match *self {}
     }
 }
 

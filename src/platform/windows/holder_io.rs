@@ -56,6 +56,8 @@ pub struct HolderIo {
 impl HolderIo {
     /// Whether `send_terminal` sends one.
     pub const SENDS_TERMINAL: bool = false;
+    /// Whether `watch` takes watchers.
+    pub const IS_WATCHABLE: bool = false;
 
     /// Listens, opens a console and starts the program on it.
     pub fn start(socket: &Path, program: &Program, size: PtySize) -> io::Result<Self> {
@@ -225,6 +227,17 @@ impl HolderIo {
     pub fn promote(&mut self) {
         self.current = self.candidate.take();
     }
+
+    /// There are no watchers here: the candidate is closed.
+    pub fn watch(&mut self) {
+        self.candidate = None;
+    }
+
+    pub const fn is_watched(&self) -> bool {
+        false
+    }
+
+    pub fn tell_watchers(&mut self, _: &[&[u8]]) {}
 
     pub fn close(&mut self, slot: Slot) {
         match slot {

@@ -108,7 +108,7 @@ pub struct NewCheckpoint<'a> {
 /// Connects to the holder of a session and says hello; takes the place of an agent that is connected.
 /// Errors: `Io` when nobody listens, `Incompatible`.
 pub fn connect(folder: &Path) -> Result<(Reader, Writer), HolderError> {
-    let stream = SessionStream::connect(&folder.join(folder::SOCKET))
+    let stream = SessionStream::connect(&folder::socket_of(folder))
         .map(Arc::new)
         .map_err(HolderError::io("connect to the holder"))?;
     let mut hello = Vec::new();

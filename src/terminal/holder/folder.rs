@@ -29,10 +29,15 @@ use crate::platform::pty::{ProcessExit, PtySize};
 pub(super) const SPEC: &str = "spec.json";
 pub(super) const META: &str = "meta.json";
 pub(super) const LOCK: &str = "lock";
-pub(super) const SOCKET: &str = "sock";
+const SOCKET: &str = "sock";
 pub(super) const EXIT: &str = "exit.json";
 pub(super) const LAST_SCREEN: &str = "last.screen";
 pub(super) const LOG: &str = "holder.log";
+
+/// Where the holder of the session in `folder` listens.
+pub fn socket_of(folder: &Path) -> PathBuf {
+    folder.join(SOCKET)
+}
 
 /// What to run in a session.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

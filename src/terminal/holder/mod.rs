@@ -3,6 +3,7 @@
 //! ```text
 //! agent ──asks──▶ zygote ──forks──▶ holder ──starts──▶ program
 //!   └───────── connect, subscribe ────┘ keeps recent output and the agent's last checkpoint
+//! console ──────── watch ─────────────┘ sees the echo of a key at once, beside the agent's way
 //! agent killed ─▶ the holder goes on ─▶ next agent: scan, connect, fetch_checkpoint, subscribe
 //! program ended ─▶ exit.json and last.screen are written ─▶ the holder ends
 //! ```
@@ -24,11 +25,13 @@ pub mod protocol;
 mod ring;
 mod serve;
 mod start;
+mod watch;
 
 pub use client::{Block, Filled, NewCheckpoint, Reader, Writer, connect, last_screen};
-pub use folder::{Ended, Found, Meta, SessionState, Spec, remove, scan, state_of};
+pub use folder::{Ended, Found, Meta, SessionState, Spec, remove, scan, socket_of, state_of};
 pub use protocol::{ErrorCode, FromHolder, Hello, PROTOCOL, Position, Stat, ToHolder};
 pub use start::{Scope, Zygote, holder_main, spawn_direct, zygote_main};
+pub use watch::{Early, Watcher};
 
 use std::path::PathBuf;
 

@@ -21,10 +21,12 @@
 //! 13 forget                                     76 killed   asked u32, forced u32
 //!                                               77 error    code u16, text
 //! 14 reply       answered u64, bytes              78 taken    input u64
+//! 15 watch       protocol u16
 //! exit: tag u8 (0 runs, 1 code, 2 signal), value i32
 //! ```
 //!
-//! The first frame of each side is its hello, whose protocol number stands first in every version. Where the
+//! A connection whose first frame is `watch` is answered nothing and told small output and changes of size as
+//! they come (kinds 66 and 67), with gaps. Of all others the first frame of each side is its hello, whose protocol number stands first in every version. Where the
 //! system can pass descriptors, the holder's hello carries the terminal: an agent may then write input into
 //! it itself, and does while no input of this connection waits in the holder, which `taken` tells. Kinds
 //! that are not known are skipped. A `mark` numbers the changes of size, so that a checkpoint says which
@@ -140,6 +142,10 @@ pub enum ToHolder<'a> {
     Stat,
     Kill,
     Forget,
+    /// The first frame of a connection that wants to see small output at once and nothing else.
+    Watch {
+        protocol: u16,
+    },
     /// A kind of another version; it is skipped.
     Unknown(u8),
 }
@@ -410,6 +416,11 @@ pub fn to_holder(raw: Raw<'_>) -> Result<ToHolder<'_>, ProtocolError> {
             answered: body.u64()?,
             bytes: body.bytes(),
         },
+        15 => {
+            let protocol = body.u16()?;
+            body.bytes();
+            ToHolder::Watch { protocol }
+        }
         other => {
             body.bytes();
             ToHolder::Unknown(other)
@@ -608,6 +619,7 @@ impl ToHolder<'_> {
             Self::Stat => drop(put(out, 11)),
             Self::Kill => drop(put(out, 12)),
             Self::Forget => drop(put(out, 13)),
+            Self::Watch { protocol } => drop(put(out, 15).u16(protocol)),
             Self::Unknown(kind) => drop(put(out, kind)),
         }
     }

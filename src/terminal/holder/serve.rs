@@ -25,6 +25,7 @@ use super::folder::{self, Ended, Meta, Spec};
 use super::outgoing::{Outgoing, Pumped, StreamEnd};
 use super::protocol::{self, ErrorCode, FromHolder, Hello, PROTOCOL, Position, Stat, ToHolder};
 use super::ring::Ring;
+use super::watch::Tee;
 use super::{HolderError, environment};
 use crate::base::{EpochMillis, limits};
 use crate::platform::pty::{
@@ -55,6 +56,7 @@ pub struct Holder {
     candidate: FrameBuffer,
     out: Outgoing,
     blocked: bool,
+    tee: Tee,
     input: VecDeque<u8>,
     /// Bytes of input and replies that this connection's agent gave, and of how many it was told last
     /// that they wait here no more.
@@ -90,7 +92,7 @@ impl Holder {
             argv: spec.argv,
             cwd: spec.cwd,
         };
-        let io = HolderIo::start(&folder.join(folder::SOCKET), &program, spec.size)
+        let io = HolderIo::start(&folder::socket_of(folder), &program, spec.size)
             .map_err(HolderError::io("start the program"))?;
         let mut holder = Self {
             folder: folder.to_owned(),
@@ -103,6 +105,7 @@ impl Holder {
             candidate: FrameBuffer::new(limits::HOLDER_CHUNK_LEN),
             out: Outgoing::default(),
             blocked: false,
+            tee: Tee::default(),
             input: VecDeque::new(),
             heard: 0,
             told: None,
@@ -229,6 +232,7 @@ impl Holder {
 
     /// Reads what the terminal has, up to one chunk, so that a flood does not keep the agent waiting.
     fn read_output(&mut self) {
+        let from = self.ring.next().offset;
         let mut left = limits::HOLDER_CHUNK_LEN;
         while left > 0 {
             let room = self.ring.room();
@@ -246,7 +250,23 @@ impl Holder {
                 }
             }
         }
+        self.tell_watchers(from);
         self.trim();
+    }
+
+    /// Tells watchers what came since `from`, before the agent: they are the ones that wait for an echo.
+    fn tell_watchers(&mut self, mut from: u64) {
+        let end = self.ring.next().offset;
+        let came = usize::try_from(end - from).unwrap_or(usize::MAX);
+        if !self.io.is_watched() || came == 0 || !self.tee.admits(came, Instant::now()) {
+            return;
+        }
+        while from < end {
+            let piece = self.ring.piece(from);
+            let header = protocol::output_header(from, piece.len());
+            self.io.tell_watchers(&[&header, piece]);
+            from += piece.len() as u64;
+        }
     }
 
     fn trim(&mut self) {
@@ -439,6 +459,7 @@ impl Holder {
                 let _ = self.io.send(Slot::Candidate, &[io::IoSlice::new(&answer)]);
                 self.io.close(Slot::Candidate);
             }
+            Ok(ToHolder::Watch { protocol }) if protocol == PROTOCOL => self.io.watch(),
             _ => self.io.close(Slot::Candidate),
         }
     }
@@ -513,7 +534,7 @@ impl Holder {
             ToHolder::Forget => self
                 .out
                 .error(ErrorCode::StillRunning, "the program still runs"),
-            ToHolder::Hello { .. } | ToHolder::Unknown(_) => {}
+            ToHolder::Hello { .. } | ToHolder::Watch { .. } | ToHolder::Unknown(_) => {}
         }
     }
 
@@ -536,11 +557,16 @@ impl Holder {
         if size == self.size || self.end.is_some() {
             return;
         }
-        if self.ring.mark(size).is_none() {
+        let Some(mark) = self.ring.mark(size) else {
             let text = "too many changes of size since the last checkpoint";
             return self.out.error(ErrorCode::Busy, text);
-        }
+        };
         self.size = size;
+        if self.io.is_watched() {
+            let mut resized = Vec::new();
+            FromHolder::Resized { at: mark.at, size }.put(&mut resized);
+            self.io.tell_watchers(&[&resized]);
+        }
         if let Err(error) = self.io.resize(size) {
             self.out
                 .error(ErrorCode::Failed, &format!("resize: {error}"));

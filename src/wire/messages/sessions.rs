@@ -437,6 +437,10 @@ pub struct AttachReply {
     pub truncated: bool,
     pub lease: Lease,
     pub session: Session,
+    /// The socket of the session's holder, for a local console of the same user: small output comes there
+    /// at once. Absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
 }
 
 /// A control piece, in either direction.

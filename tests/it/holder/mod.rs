@@ -1,6 +1,7 @@
 //! Holders as real processes with real programs on their terminals.
 
 mod input;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::fs;
