@@ -143,6 +143,8 @@ pub struct Start {
     pub focus: Option<String>,
     pub mode: AttachMode,
     pub how: How,
+    /// Where a new session on this machine is offered to start.
+    pub folder: Option<String>,
 }
 
 pub struct App {

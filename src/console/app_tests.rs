@@ -801,3 +801,15 @@ fn what_was_taken_in_is_acknowledged_at_each_screen_and_now_and_then() {
     stage.piece(&key, PieceKind::Bytes, b"x");
     assert_eq!(acks(stage.sent(&id).1), [11 + every]);
 }
+
+#[test]
+fn the_first_session_is_offered_where_the_console_was_started() {
+    let start = Start {
+        folder: Some("/src/wingman".into()),
+        ..Start::default()
+    };
+    let mut stage = Stage::new(80, 24, start);
+    stage.list(0, Vec::new());
+    stage.command(Command::New);
+    assert!(stage.shown().contains("/src/wingman"), "{}", stage.shown());
+}

@@ -112,6 +112,7 @@ fn color_of(paint: Option<Paint>) -> Color {
         Some(Paint::Green) => Color::Palette(2),
         Some(Paint::Yellow) => Color::Palette(3),
         Some(Paint::Blue) => Color::Palette(4),
+        Some(Paint::Magenta) => Color::Palette(5),
         Some(Paint::Cyan) => Color::Palette(6),
         Some(Paint::Indexed(index)) => Color::Palette(index),
         _ => Color::Default,
@@ -158,7 +159,7 @@ fn state_ink(entry: &Entry) -> Ink {
     match entry.state {
         _ if entry.lost => ink.dim(),
         State::Waiting if entry.marked => loud(),
-        State::Waiting => ink.fg(Paint::Yellow),
+        State::Waiting => ink.fg(Paint::Magenta),
         State::Working => ink.fg(Paint::Green),
         State::Done => ink.fg(Paint::Cyan),
         State::Error => ink.fg(Paint::Red).bold(),
@@ -232,7 +233,7 @@ fn machine_line(name: &str, standing: &Standing, count: usize, cols: usize) -> T
     let (word, ink) = match standing {
         Standing::Asked => ("…".to_owned(), Ink::default().dim()),
         Standing::Fresh => (format!("{count}"), Ink::default().dim()),
-        Standing::Old(s) => (age(*s as i64 * 1_000), Ink::default().fg(Paint::Yellow)),
+        Standing::Old(s) => (age(*s as i64 * 1_000), Ink::default().fg(Paint::Magenta)),
         Standing::Lost(_) => ("lost".to_owned(), Ink::default().fg(Paint::Red)),
     };
     let room = cols.saturating_sub(word.width() + 1);
@@ -317,7 +318,7 @@ fn sidebar(app: &App, now: Instant, area: Area, into: &mut Buffer) {
     if !app.roster.filter.is_empty() {
         let text = format!("filter: {}", app.roster.filter);
         let text = fit(&text, usize::from(area.cols));
-        canvas.set_string(area.x, area.y, text, Ink::default().fg(Paint::Yellow));
+        canvas.set_string(area.x, area.y, text, Ink::default().fg(Paint::Magenta));
         top_rows = 1;
     }
     let height = area.rows.saturating_sub(top_rows);

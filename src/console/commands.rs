@@ -251,12 +251,18 @@ impl App {
                 let same = |(index, id, _): &(usize, Option<String>, String)| {
                     *index == place && id.as_deref().unwrap_or("") == machine
                 };
-                (
-                    targets.iter().position(same).unwrap_or(0),
-                    cwd.unwrap_or_default(),
-                )
+                (targets.iter().position(same).unwrap_or(0), cwd)
             }
-            None => (0, String::new()),
+            None => (0, None),
+        };
+        let here = |(place, ..): &(usize, Option<String>, String)| self.roster.places[*place].local;
+        let cwd = match cwd {
+            Some(cwd) => cwd,
+            // As a command typed into the shell that started this console.
+            None if targets.get(at).is_some_and(here) => {
+                self.start.folder.clone().unwrap_or_default()
+            }
+            None => String::new(),
         };
         let text = |label, text: &str| Line::Text {
             label,

@@ -141,7 +141,7 @@ fn lease(pane: &Pane) -> Option<(String, Ink)> {
     pane.held_by_other().then(|| {
         (
             "another console types".into(),
-            Ink::default().fg(Paint::Yellow),
+            Ink::default().fg(Paint::Magenta),
         )
     })
 }

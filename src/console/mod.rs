@@ -62,5 +62,7 @@ pub struct Options {
     /// Who this is, shown to others.
     pub label: String,
     pub location: Location,
+    /// The folder in which a new session on this machine is offered to start.
+    pub folder: Option<String>,
     pub config: ConsoleConfig,
 }

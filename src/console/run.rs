@@ -65,6 +65,7 @@ pub async fn run(options: Options) -> Result<Left, Fault> {
             label: options.label,
             location: options.location,
         },
+        folder: options.folder,
     };
     let now = Instant::now();
     let size = (size.0.max(1), size.1.max(1));

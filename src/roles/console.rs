@@ -47,6 +47,9 @@ async fn open(args: AttachArgs, globals: &Globals) -> Result<Left, Fault> {
         full_screen: args.full_screen,
         label: label(),
         location: Location::Local,
+        folder: std::env::current_dir()
+            .ok()
+            .and_then(|folder| folder.into_os_string().into_string().ok()),
         config,
     };
     console::run(options).await

@@ -35,6 +35,7 @@ fn the_console_process_of_these_tests() {
             full_screen: false,
             label: "test".into(),
             location: Default::default(),
+            folder: None,
             config: Default::default(),
         })
         .await
