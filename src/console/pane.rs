@@ -375,6 +375,9 @@ impl Pane {
                 self.mirror.feed(&piece.body);
                 applied.fed = len;
                 self.collecting = self.collecting.saturating_sub(len as u64);
+                if piece.kind == PieceKind::Screen && self.collecting == 0 {
+                    self.measure(now);
+                }
             }
         }
         if piece.kind.is_acknowledged() {
