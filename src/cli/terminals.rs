@@ -134,7 +134,7 @@ pub struct SendArgs {
 pub struct ReadArgs {
     #[command(flatten)]
     one: OneArgs,
-    /// The last lines, scrollback included.
+    /// The last lines that are not blank below, scrollback included.
     #[arg(long, value_name = "N", conflicts_with_all = ["scrollback", "png"])]
     lines: Option<u32>,
     /// Everything that is kept.

@@ -18,7 +18,7 @@ use super::select::{Place, Selection, Unit};
 const CHUNK: u64 = 200;
 
 /// A fetched line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Line {
     cells: Vec<Cell>,
     text: String,
@@ -170,6 +170,10 @@ impl ScrollView {
             }
         }
         if first {
+            // The last lines were asked for: what stands below them is blank.
+            for at in reply.from + texts.len() as u64..total {
+                self.lines.insert(at, Line::default());
+            }
             self.top = self.max_top();
             self.cursor = (self.total.saturating_sub(1), 0);
             let pages = std::mem::take(&mut self.pending_pages);

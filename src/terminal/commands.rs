@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::attach::clamp;
-use super::grid::{Case, Extent, Form};
+use super::grid::{Case, Extent, Form, Grid};
 use super::picture;
 use super::recording::Recording;
 use super::session::{Life, Session, lock};
@@ -108,16 +108,19 @@ impl Session {
         let size = grid.size();
         let history = grid.history_len() as u64;
         let all = history + u64::from(size.rows);
-        let from = match (params.from, params.lines) {
-            (Some(from), _) => from.min(all),
-            (None, Some(lines)) => all.saturating_sub(u64::from(lines)),
-            (None, None) if params.scrollback => 0,
-            (None, None) => history,
+        let (from, end) = match (params.from, params.lines) {
+            (Some(from), Some(lines)) => (from, from.saturating_add(lines.into())),
+            (Some(from), None) => (from, all),
+            (None, Some(lines)) => {
+                // The screen below what was written is nobody's last lines.
+                let end = history + u64::from(written_rows(grid));
+                (end.saturating_sub(lines.into()), end)
+            }
+            (None, None) if params.scrollback => (0, all),
+            (None, None) => (history, all),
         };
-        let count = match (params.from, params.lines) {
-            (Some(_), Some(lines)) => u64::from(lines).min(all - from),
-            _ => all - from,
-        };
+        let from = from.min(all);
+        let count = end.min(all) - from;
         let form = match params.form {
             TextForm::Plain => Form::Plain,
             TextForm::Ansi => Form::Ansi,
@@ -319,6 +322,15 @@ impl Session {
             "revision": attention.revision, "nextLook": look.map(EpochMillis::rfc3339),
         })
     }
+}
+
+/// Rows of the screen down to the last one that is not blank.
+fn written_rows(grid: &Grid) -> u16 {
+    let blank = |row: &u16| grid.row(*row).cells().all(|cell| cell.is_blank());
+    (0..grid.size().rows)
+        .rev()
+        .find(|row| !blank(row))
+        .map_or(0, |row| row + 1)
 }
 
 fn index(number: u64) -> usize {

@@ -501,6 +501,20 @@ fn recording_is_an_asciicast_and_ends_with_the_session() {
 }
 
 #[test]
+fn last_lines_end_where_the_writing_does() {
+    let host = Host::new();
+    let _agent = host.start_agent();
+    new(&host, "short", &["sh", "-c", "seq 1 5; sleep 600"]);
+    until_shown(&host, "short", "5");
+    let last = |lines: &str| {
+        let read = host.run(&["read", "short", "--lines", lines]);
+        String::from_utf8_lossy(&read.stdout).trim_end().to_owned()
+    };
+    assert_eq!(last("2"), "4\n5");
+    assert_eq!(last("100"), "1\n2\n3\n4\n5");
+}
+
+#[test]
 fn screen_is_read_as_text_and_as_picture() {
     let host = Host::new();
     let _agent = host.start_agent();

@@ -166,6 +166,11 @@ impl Link {
 pub struct CellView<'a>(&'a Cell);
 
 impl<'a> CellView<'a> {
+    /// Whether nothing is to be seen there, no colour either.
+    pub fn is_blank(&self) -> bool {
+        is_blank(self.0)
+    }
+
     /// The character, a space where nothing was written.
     pub fn character(&self) -> char {
         self.0.c

@@ -222,7 +222,8 @@ pub enum TextForm {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadParams {
     pub id: String,
-    /// The last lines, scrollback included; the visible screen when absent.
+    /// The last lines down to the last one that is not blank, scrollback included; the visible screen when
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<u32>,
     /// All lines that are kept.
