@@ -108,10 +108,13 @@ impl HolderIo {
         let calls = !told(Some(0)).is_empty();
         drop(fds);
         self.exit_told |= ready.exited;
-        if calls && let Some(stream) = self.listener.accept() {
+        // A candidate that has said something is heard before another one takes its place.
+        if calls
+            && !ready.candidate_read
+            && let Some(stream) = self.listener.accept()
+        {
             self.candidate = Some(stream);
             ready.accepted = true;
-            ready.candidate_read = false;
         }
         if ready.stop {
             self.take_stop();

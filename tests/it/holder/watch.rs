@@ -132,3 +132,21 @@ async fn watcher_that_reads_nothing_holds_nobody_up() {
         }
     }
 }
+
+#[test]
+fn an_agent_is_heard_however_many_watchers_call() {
+    let session = Session::start(&["cat"]);
+    let folder = session.folder.clone();
+    let (stop, stopped) = mpsc::channel::<()>();
+    let calling = std::thread::spawn(move || {
+        while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
+            RawAgent::open(&folder).send(&[ToHolder::Watch { protocol: PROTOCOL }]);
+        }
+    });
+    for round in 0..100 {
+        let connected = connect(&session.folder);
+        assert!(connected.is_ok(), "round {round}: {:?}", connected.err());
+    }
+    stop.send(()).unwrap();
+    calling.join().unwrap();
+}
