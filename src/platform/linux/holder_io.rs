@@ -3,13 +3,13 @@
 //!
 //! ```text
 //! accept ──▶ candidate ──hello──▶ current ──▶ closed
-//!               └─ the next one takes its place
+//!               └─ the next one takes its place, unless it came just now
 //! ```
 
 use std::io::{self, IoSlice};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -21,6 +21,9 @@ use crate::platform::pty::{
     ProcessExit, Program, PtySize, Ready, Received, Slot, TerminalState, Wanted,
 };
 
+/// How long a candidate may be silent before another takes its place.
+const CANDIDATE_TIME: Duration = Duration::from_millis(100);
+
 /// A holder's descriptors. One thread uses it.
 pub struct HolderIo {
     pty: Pty,
@@ -28,6 +31,8 @@ pub struct HolderIo {
     stop: OwnedFd,
     current: Option<SessionStream>,
     candidate: Option<SessionStream>,
+    /// Until when no other takes the candidate's place.
+    candidate_until: Instant,
     watchers: Vec<SessionStream>,
     exit_told: bool,
 }
@@ -50,12 +55,14 @@ impl HolderIo {
             stop: settle_signals()?,
             current: None,
             candidate: None,
+            candidate_until: Instant::now(),
             watchers: Vec::new(),
             exit_told: false,
         })
     }
 
-    /// Waits until something of it is there. Never returns early without a reason, except for a signal.
+    /// Waits until something of it is there. Never returns early without a reason, except for a signal, and
+    /// when a candidate has said nothing in its time.
     pub fn wait(&mut self, wanted: &Wanted) -> io::Result<Ready> {
         let flags = |read, write| {
             let mut flags = PollFlags::empty();
@@ -67,7 +74,9 @@ impl HolderIo {
         let served = flags(wanted.current_read, wanted.current_write);
         // A descriptor of which nothing is wanted is left out: its hang-up would be told without end.
         let mut fds = Vec::with_capacity(6);
-        fds.push(PollFd::new(&self.listener, PollFlags::IN));
+        // A candidate is given time to say its hello: calls wait that long for their turn.
+        let hears = self.candidate.is_some() && Instant::now() < self.candidate_until;
+        fds.push(PollFd::new(&self.listener, flags(!hears, false)));
         fds.push(PollFd::new(&self.stop, PollFlags::IN));
         let exit = (!self.exit_told).then(|| self.pty.exit());
         let master = (!terminal.is_empty()).then(|| self.pty.master());
@@ -83,7 +92,8 @@ impl HolderIo {
             .candidate
             .as_ref()
             .map(|fd| push(&mut fds, PollFd::new(fd, PollFlags::IN)));
-        let limit = wanted.until.map(until);
+        let turn = hears.then_some(self.candidate_until);
+        let limit = wanted.until.into_iter().chain(turn).min().map(until);
         match poll(&mut fds, limit.as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Ready::default()),
@@ -108,13 +118,11 @@ impl HolderIo {
         let calls = !told(Some(0)).is_empty();
         drop(fds);
         self.exit_told |= ready.exited;
-        // A candidate that has said something is heard before another one takes its place.
-        if calls
-            && !ready.candidate_read
-            && let Some(stream) = self.listener.accept()
-        {
+        if calls && let Some(stream) = self.listener.accept() {
             self.candidate = Some(stream);
+            self.candidate_until = Instant::now() + CANDIDATE_TIME;
             ready.accepted = true;
+            ready.candidate_read = false;
         }
         if ready.stop {
             self.take_stop();

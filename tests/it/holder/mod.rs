@@ -735,9 +735,11 @@ fn a_shell_controls_its_jobs() {
     agent.output_until("$ ");
     agent.input("sleep 1000\r");
     let shell = session.meta().child;
+    // Asleep: before it is `sleep`, the child is a shell that does not stop.
     let waits = |agent: &mut Agent| {
         let stat = agent.stat();
-        stat.foreground.filter(|group| *group != shell)
+        let asleep = stat.waiting == Waiting::Other;
+        stat.foreground.filter(|group| *group != shell && asleep)
     };
     let job = wait_for("the job in the foreground", || waits(&mut agent));
     agent.input("\u{1a}");
