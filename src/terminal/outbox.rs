@@ -45,39 +45,34 @@ enum Item {
 }
 
 /// What is under way to a console that acknowledges. Bytes of kinds 0 and 3 count, from the attachment on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Pace {
     sent: u64,
     acked: u64,
     /// Where the last two screens end, the older one first.
     screens: [u64; 2],
-    /// When something was acknowledged last, or was sent while nothing was under way.
-    moved_at: Instant,
+    /// Since when something is held back for want of an acknowledgement, and none came.
+    held_since: Option<Instant>,
 }
 
 impl Pace {
-    fn new(now: Instant) -> Self {
-        Self {
-            sent: 0,
-            acked: 0,
-            screens: [0; 2],
-            moved_at: now,
-        }
-    }
-
-    fn send(&mut self, bytes: usize, now: Instant) {
-        if self.acked == self.sent {
-            self.moved_at = now;
-        }
+    fn send(&mut self, bytes: usize) {
         self.sent += bytes as u64;
+        self.held_since = None;
     }
 
-    fn ack(&mut self, bytes: u64, now: Instant) {
+    fn ack(&mut self, bytes: u64) {
         let acked = bytes.clamp(self.acked, self.sent);
         if acked > self.acked {
             self.acked = acked;
-            self.moved_at = now;
+            self.held_since = None;
         }
+    }
+
+    /// Something is held back now; answers when the console counts as stalled.
+    fn hold(&mut self, now: Instant) -> Instant {
+        let stalled = Duration::from_millis(limits::CONSOLE_STALLED_MS);
+        *self.held_since.get_or_insert(now) + stalled
     }
 
     fn has_room(&self) -> bool {
@@ -136,14 +131,14 @@ impl Outbox {
     /// For a console that says by `ack` what it has taken in.
     pub fn paced() -> Self {
         let outbox = Self::default();
-        outbox.lock().pace = Some(Pace::new(Instant::now()));
+        outbox.lock().pace = Some(Pace::default());
         outbox
     }
 
     /// The console has taken in so many bytes since it attached.
     pub fn acked(&self, bytes: u64) {
         if let Some(pace) = &mut self.lock().pace {
-            pace.ack(bytes, Instant::now());
+            pace.ack(bytes);
         }
         self.ready.notify_one();
     }
@@ -295,17 +290,18 @@ impl Outbox {
     pub async fn readable(&self) -> bool {
         loop {
             let ready = self.ready.notified();
+            let now = Instant::now();
             let stalled_at = {
-                let inner = self.lock();
+                let mut inner = self.lock();
                 if inner.has_next() {
                     return true;
                 }
-                inner.stalled_at()
+                inner.hold(now)
             };
             match stalled_at {
                 None => ready.await,
                 Some(at) => {
-                    if Instant::now() >= at {
+                    if now >= at {
                         return false;
                     }
                     // Whether it came or time passed is looked at above.
@@ -421,11 +417,10 @@ impl Inner {
     }
 
     /// When a console counts as stalled whose acknowledgement something waits for.
-    fn stalled_at(&self) -> Option<Instant> {
+    fn hold(&mut self, now: Instant) -> Option<Instant> {
         let waits = !self.held && (self.lagging || !self.items.is_empty());
-        let stalled = Duration::from_millis(limits::CONSOLE_STALLED_MS);
-        let pace = self.pace.as_ref().filter(|_| waits)?;
-        Some(pace.moved_at + stalled)
+        let pace = self.pace.as_mut().filter(|_| waits)?;
+        Some(pace.hold(now))
     }
 
     /// Bytes that may wait: few while a screen is under way that stands for more.
@@ -458,7 +453,7 @@ impl Inner {
         if let Some(pace) = &mut self.pace
             && piece.kind.is_acknowledged()
         {
-            pace.send(piece.body.len(), Instant::now());
+            pace.send(piece.body.len());
         }
         Some(Next::Send(piece))
     }
@@ -687,26 +682,45 @@ mod tests {
         assert_eq!(take(&outbox), Some(Next::TakeScreen));
     }
 
-    #[tokio::test]
-    async fn console_that_acknowledges_nothing_for_too_long_counts_as_stalled() {
+    #[test]
+    fn console_is_stalled_once_something_was_held_back_for_long_and_nothing_acknowledged() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let most = limits::CONSOLE_STALLED_MS;
         let outbox = Outbox::paced();
-        let past = |outbox: &Outbox| {
-            let stalled = Duration::from_millis(limits::CONSOLE_STALLED_MS);
-            if let Some(pace) = &mut outbox.lock().pace {
-                pace.moved_at = Instant::now().checked_sub(stalled).unwrap();
-            }
-        };
-        outbox.push_bytes(&Bytes::from(vec![1; 40 * 1024]));
-        assert_eq!(take_all(&outbox), (32 * 1024, None));
-        past(&outbox);
+        let hold = |now| outbox.lock().hold(now);
+        // An echo that is too small to be acknowledged, long ago, holds nothing back.
+        outbox.push_bytes(&Bytes::from_static(b"x"));
+        assert_eq!(take_all(&outbox), (1, None));
+        assert_eq!(hold(at(0)), None);
+        outbox.push_bytes(&Bytes::from(vec![1; 60 * 1024]));
+        take_all(&outbox);
+        assert_eq!(hold(at(2 * most)), Some(at(3 * most)));
+        assert_eq!(hold(at(2 * most + 9)), Some(at(3 * most)));
+        // Progress, however little, and then none.
+        outbox.acked(2);
+        assert_eq!(hold(at(3 * most)), Some(at(4 * most)));
+        outbox.acked(2);
+        assert_eq!(hold(at(4 * most)), Some(at(4 * most)));
+        outbox.acked(u64::MAX);
+        take_all(&outbox);
+        assert_eq!(hold(at(9 * most)), None);
+    }
+
+    #[tokio::test]
+    async fn stalled_console_is_told_from_one_that_is_waited_for() {
+        let outbox = Outbox::paced();
+        outbox.push_bytes(&Bytes::from(vec![1; 60 * 1024]));
+        take_all(&outbox);
+        let waited = tokio::time::timeout(Duration::from_millis(20), outbox.readable()).await;
+        assert!(waited.is_err());
+        let stalled = Duration::from_millis(limits::CONSOLE_STALLED_MS);
+        if let Some(pace) = &mut outbox.lock().pace {
+            pace.held_since = Instant::now().checked_sub(stalled);
+        }
         assert!(!outbox.readable().await);
         outbox.acked(32 * 1024);
         assert!(outbox.readable().await);
-        assert_eq!(take_all(&outbox), (8 * 1024, None));
-        // Nothing waits for it: it may be silent as long as it likes.
-        past(&outbox);
-        let waited = tokio::time::timeout(Duration::from_millis(20), outbox.readable()).await;
-        assert!(waited.is_err());
     }
 
     #[tokio::test]
