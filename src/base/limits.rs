@@ -326,6 +326,8 @@ pub const CONSOLE_UNDER_WAY_MAX: u64 = 32 * 1024;
 pub const CONSOLE_ACK_EVERY: u64 = 8 * 1024;
 /// Output within the pause between two screens that a holder tells those that watch it; more is left out.
 pub const HOLDER_TEE_LEN_MAX: usize = 4 * 1024;
+/// How long a connection to a holder may be silent before another takes its place.
+pub const HOLDER_CANDIDATE_MS: u64 = 100;
 /// Watchers of a holder. One more takes the oldest one's place.
 pub const HOLDER_WATCHERS_MAX: usize = 8;
 /// Items that wait for a console. More: it counts as lagging.

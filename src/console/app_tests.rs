@@ -57,6 +57,18 @@ pub fn session(id: &str, name: &str, machine: &str, state: State) -> Session {
     }
 }
 
+pub fn reply(session_id: &str, offset: u64) -> AttachReply {
+    AttachReply {
+        console_id: ConsoleId::parse("me").unwrap(),
+        offset,
+        snapshot_bytes: 0,
+        truncated: false,
+        lease: Lease::default(),
+        session: session(session_id, "x", "", State::Idle),
+        holder: None,
+    }
+}
+
 /// A console, the emulator that it paints to, and the far ends of its streams.
 struct Stage {
     app: App,
@@ -158,15 +170,7 @@ impl Stage {
 
     fn attach(&mut self, key: SessionKey, attempt: u64, params: &AttachParams) {
         let (ours, theirs) = StreamEnd::pair();
-        let reply = AttachReply {
-            console_id: ConsoleId::parse("me").unwrap(),
-            offset: 5,
-            snapshot_bytes: 0,
-            truncated: false,
-            lease: Lease::default(),
-            session: session(key.id.as_str(), "x", "", State::Idle),
-            holder: None,
-        };
+        let reply = reply(key.id.as_str(), 5);
         self.ends.retain(|(other, _)| *other != key);
         self.ends.push((key.clone(), theirs));
         let answer = Ok((reply, ours));

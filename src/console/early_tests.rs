@@ -11,12 +11,11 @@ use super::cell::{Area, Buffer};
 use super::mirror::Mirror;
 use super::paint::{Caret, Damage};
 use super::pane::{How, Pane, SessionKey};
-use crate::base::ids::{ConsoleId, TerminalId};
+use crate::base::ids::TerminalId;
 use crate::platform::pty::PtySize;
 use crate::terminal::grid::{Grid, Options, Role, Scrollback, Size};
 use crate::terminal::holder::Early;
-use crate::wire::messages::attention::State;
-use crate::wire::messages::sessions::{AttachMode, AttachReply, Control, Lease};
+use crate::wire::messages::sessions::{AttachMode, Control, Lease};
 use crate::wire::stream::{Piece, PieceKind, StreamEnd};
 
 const SIZE: (u16, u16) = (20, 6);
@@ -150,17 +149,21 @@ fn pane() -> (Pane, StreamEnd) {
     let mut pane = Pane::new(key, SIZE, AttachMode::Observe);
     pane.connect(SIZE, &How::default());
     let (ours, theirs) = StreamEnd::pair();
-    let reply = AttachReply {
-        console_id: ConsoleId::parse("me").unwrap(),
-        offset: 0,
-        snapshot_bytes: 0,
-        truncated: false,
-        lease: Lease::default(),
-        session: super::app_tests::session("aaaa", "x", "", State::Idle),
-        holder: None,
-    };
+    let reply = super::app_tests::reply("aaaa", 0);
     assert!(pane.connected(1, Ok((reply, ours))));
     (pane, theirs)
+}
+
+fn attached(since: u64) -> Control {
+    Control::Attached {
+        since,
+        truncated: false,
+        snapshot_bytes: 0,
+        cols: SIZE.0,
+        rows: SIZE.1,
+        console_id: None,
+        lease: Lease::default(),
+    }
 }
 
 fn picture(mirror: &Mirror) -> (Buffer, Caret) {
@@ -180,15 +183,7 @@ proptest! {
         turns in prop::collection::vec(any::<bool>(), 200),
     ) {
         let mut owner = Owner::new();
-        owner.tell(&Control::Attached {
-            since: 0,
-            truncated: false,
-            snapshot_bytes: 0,
-            cols: SIZE.0,
-            rows: SIZE.1,
-            console_id: None,
-            lease: Lease::default(),
-        });
+        owner.tell(&attached(0));
         steps.into_iter().for_each(|step| owner.take(step));
         if owner.lagging {
             owner.send_screen();
@@ -216,16 +211,7 @@ proptest! {
 fn an_echo_shows_before_the_stream_brings_it_and_once() {
     let (mut pane, _end) = pane();
     let now = Instant::now();
-    let attached = Control::Attached {
-        since: 7,
-        truncated: false,
-        snapshot_bytes: 0,
-        cols: SIZE.0,
-        rows: SIZE.1,
-        console_id: None,
-        lease: Lease::default(),
-    };
-    let body = serde_json::to_vec(&attached).unwrap();
+    let body = serde_json::to_vec(&attached(7)).unwrap();
     pane.apply(Some(Piece::new(PieceKind::Control, body)), now);
     let told = |offset, bytes: &'static [u8]| {
         let bytes = Bytes::from_static(bytes);

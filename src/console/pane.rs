@@ -7,7 +7,7 @@
 //!            Refused      Ended
 //! ```
 //!
-//! No I/O here but pushing pieces into the stream's bounded queue.
+//! No I/O here but pushing pieces into the stream's bounded queue, and taking what the holder tells.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -375,14 +375,14 @@ impl Pane {
                 self.mirror.feed(&piece.body);
                 applied.fed = len;
                 self.collecting = self.collecting.saturating_sub(len as u64);
-                if piece.kind == PieceKind::Screen && self.collecting == 0 {
-                    self.measure(now);
-                }
             }
+        }
+        let screen = piece.kind == PieceKind::Screen && self.collecting == 0;
+        if screen {
+            self.measure(now);
         }
         if piece.kind.is_acknowledged() {
             self.taken += len as u64;
-            let screen = piece.kind == PieceKind::Screen && self.collecting == 0;
             if screen || self.taken - self.acked >= limits::CONSOLE_ACK_EVERY {
                 self.acked = self.taken;
                 self.tell(&Control::Ack { bytes: self.taken });

@@ -17,6 +17,7 @@ mod feed;
 pub mod grid;
 pub mod holder;
 mod hub;
+mod lately;
 pub mod launch;
 mod outbox;
 mod picture;

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use tokio::sync::Notify;
 
+use super::lately::Lately;
 use crate::base::limits;
 use crate::wire::messages::sessions::Control;
 use crate::wire::{Code, Piece, PieceKind};
@@ -100,9 +101,7 @@ struct Inner {
     pace: Option<Pace>,
     /// Bytes of `Item::Bytes` that wait.
     waiting: usize,
-    /// When the span began in which bytes are counted, and how many came in it.
-    span: Option<Instant>,
-    came: usize,
+    lately: Lately,
     lagging: bool,
     /// Old bytes are on their way that go before all but the first item.
     held: bool,
@@ -160,7 +159,7 @@ impl Outbox {
             return;
         }
         inner.waiting += bytes.len();
-        let came = inner.count(bytes.len(), Instant::now());
+        let came = inner.lately.count(bytes.len(), Instant::now());
         if inner.waiting.max(came) > inner.lag_max() {
             inner.start_lagging();
         } else {
@@ -364,20 +363,6 @@ impl Outbox {
 }
 
 impl Inner {
-    /// Counts bytes that came; answers how many that were within one pause between screens.
-    fn count(&mut self, bytes: usize, now: Instant) -> usize {
-        let pause = Duration::from_millis(limits::CONSOLE_SCREEN_PAUSE_MS);
-        if self
-            .span
-            .is_none_or(|since| now.duration_since(since) >= pause)
-        {
-            self.span = Some(now);
-            self.came = 0;
-        }
-        self.came += bytes;
-        self.came
-    }
-
     fn start_lagging(&mut self) {
         self.lagging = true;
         self.waiting = 0;
@@ -568,12 +553,6 @@ mod tests {
 
     #[test]
     fn a_flood_is_shown_as_screens_also_to_a_console_that_takes_everything() {
-        let mut inner = Inner::default();
-        let start = Instant::now();
-        let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!(inner.count(40_000, at(0)), 40_000);
-        assert_eq!(inner.count(40_000, at(10)), 80_000);
-        assert_eq!(inner.count(40_000, at(17)), 40_000);
         let outbox = Outbox::default();
         let chunk = Bytes::from(vec![7; 16 * 1024]);
         let mut lagged = false;

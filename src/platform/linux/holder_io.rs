@@ -21,9 +21,6 @@ use crate::platform::pty::{
     ProcessExit, Program, PtySize, Ready, Received, Slot, TerminalState, Wanted,
 };
 
-/// How long a candidate may be silent before another takes its place.
-const CANDIDATE_TIME: Duration = Duration::from_millis(100);
-
 /// A holder's descriptors. One thread uses it.
 pub struct HolderIo {
     pty: Pty,
@@ -120,7 +117,8 @@ impl HolderIo {
         self.exit_told |= ready.exited;
         if calls && let Some(stream) = self.listener.accept() {
             self.candidate = Some(stream);
-            self.candidate_until = Instant::now() + CANDIDATE_TIME;
+            self.candidate_until =
+                Instant::now() + Duration::from_millis(limits::HOLDER_CANDIDATE_MS);
             ready.accepted = true;
             ready.candidate_read = false;
         }

@@ -183,7 +183,7 @@ impl WatchStream {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         connect(&fd, &SocketAddrUnix::new(usable_path(path))?)?;
-        if socket_peercred(&fd)?.uid != rustix::process::geteuid() {
+        if !same_user(&fd) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         if send(&fd, hello, SendFlags::NOSIGNAL)? < hello.len() {
@@ -221,7 +221,7 @@ impl TerminalInput {
     }
 }
 
-fn same_user(stream: &UnixStream) -> bool {
+fn same_user(stream: impl AsFd) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 

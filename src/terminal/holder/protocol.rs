@@ -25,12 +25,12 @@
 //! exit: tag u8 (0 runs, 1 code, 2 signal), value i32
 //! ```
 //!
-//! A connection whose first frame is `watch` is answered nothing and told small output and changes of size as
-//! they come (kinds 66 and 67), with gaps. Of all others the first frame of each side is its hello, whose protocol number stands first in every version. Where the
+//! The first frame of each side is its hello, whose protocol number stands first in every version. Where the
 //! system can pass descriptors, the holder's hello carries the terminal: an agent may then write input into
-//! it itself, and does while no input of this connection waits in the holder, which `taken` tells. Kinds
-//! that are not known are skipped. A `mark` numbers the changes of size, so that a checkpoint says which
-//! of several changes at one offset it contains; 0 is none.
+//! it itself, and does while no input of this connection waits in the holder, which `taken` tells. A
+//! connection whose first frame is `watch` is answered nothing, and told little output and changes of size
+//! as they come (kinds 66 and 67), with gaps. Kinds that are not known are skipped. A `mark` numbers the
+//! changes of size, so that a checkpoint says which of several changes at one offset it contains; 0 is none.
 
 use crate::base::limits::{HOLDER_CHUNK_LEN, HOLDER_FRAME_LEN_MAX};
 use crate::platform::pty::{ProcessExit, PtySize, Waiting};

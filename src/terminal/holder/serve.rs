@@ -25,12 +25,12 @@ use super::folder::{self, Ended, Meta, Spec};
 use super::outgoing::{Outgoing, Pumped, StreamEnd};
 use super::protocol::{self, ErrorCode, FromHolder, Hello, PROTOCOL, Position, Stat, ToHolder};
 use super::ring::Ring;
-use super::watch::Tee;
 use super::{HolderError, environment};
 use crate::base::{EpochMillis, limits};
 use crate::platform::pty::{
     HolderIo, ProcessExit, Program, PtySize, Ready, Received, Slot, Waiting, Wanted, process_facts,
 };
+use crate::terminal::lately::Lately;
 
 /// How long a step that has to be repeated waits: a hung-up terminal, a survivor, a full disk.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -56,7 +56,8 @@ pub struct Holder {
     candidate: FrameBuffer,
     out: Outgoing,
     blocked: bool,
-    tee: Tee,
+    /// Output that came just now: watchers are told what is little.
+    lately: Lately,
     input: VecDeque<u8>,
     /// Bytes of input and replies that this connection's agent gave, and of how many it was told last
     /// that they wait here no more.
@@ -105,7 +106,7 @@ impl Holder {
             candidate: FrameBuffer::new(limits::HOLDER_CHUNK_LEN),
             out: Outgoing::default(),
             blocked: false,
-            tee: Tee::default(),
+            lately: Lately::default(),
             input: VecDeque::new(),
             heard: 0,
             told: None,
@@ -258,7 +259,9 @@ impl Holder {
     fn tell_watchers(&mut self, mut from: u64) {
         let end = self.ring.next().offset;
         let came = usize::try_from(end - from).unwrap_or(usize::MAX);
-        if !self.io.is_watched() || came == 0 || !self.tee.admits(came, Instant::now()) {
+        if !self.io.is_watched()
+            || self.lately.count(came, Instant::now()) > limits::HOLDER_TEE_LEN_MAX
+        {
             return;
         }
         while from < end {

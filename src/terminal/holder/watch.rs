@@ -10,7 +10,6 @@
 
 use std::path::Path;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -75,44 +74,5 @@ impl Watcher {
                 Ok(_) | Err(_) => return Poll::Ready(None),
             }
         }
-    }
-}
-
-/// Says which output is few enough to be told to watchers.
-#[derive(Default)]
-pub(super) struct Tee {
-    /// When the span began in which bytes are counted, and how many came in it.
-    since: Option<Instant>,
-    came: usize,
-}
-
-impl Tee {
-    /// Counts bytes that came; answers whether they are told.
-    pub fn admits(&mut self, bytes: usize, now: Instant) -> bool {
-        let span = Duration::from_millis(limits::CONSOLE_SCREEN_PAUSE_MS);
-        if self.since.is_none_or(|since| now - since >= span) {
-            self.since = Some(now);
-            self.came = 0;
-        }
-        self.came = self.came.saturating_add(bytes);
-        self.came <= limits::HOLDER_TEE_LEN_MAX
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_echo_is_told_and_a_flood_is_not() {
-        let mut tee = Tee::default();
-        let start = Instant::now();
-        let at = |ms| start + Duration::from_millis(ms);
-        let most = limits::HOLDER_TEE_LEN_MAX;
-        assert!(tee.admits(1, at(0)));
-        assert!(tee.admits(most - 1, at(1)));
-        assert!(!tee.admits(1, at(2)));
-        assert!(!tee.admits(usize::MAX, at(15)));
-        assert!(tee.admits(most, at(16)));
     }
 }
