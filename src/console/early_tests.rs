@@ -149,7 +149,7 @@ fn pane() -> (Pane, StreamEnd) {
     let mut pane = Pane::new(key, SIZE, AttachMode::Observe);
     pane.connect(SIZE, &How::default());
     let (ours, theirs) = StreamEnd::pair();
-    let reply = super::app_tests::reply("aaaa", 0);
+    let reply = super::stage::reply("aaaa", 0);
     assert!(pane.connected(1, Ok((reply, ours))));
     (pane, theirs)
 }

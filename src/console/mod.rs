@@ -35,6 +35,8 @@ mod route;
 mod run;
 mod scroll;
 mod select;
+#[cfg(test)]
+mod stage;
 mod view;
 
 pub use app::Left;

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 pub use super::native::foreground::process_facts;
 pub use super::native::holder_io::HolderIo;
 pub use super::native::pty::session_processes;
-pub use super::native::session_socket::{Readiness, SessionStream, TerminalInput, WatchStream};
+pub use super::native::session_socket::{Readiness, SessionStream, TerminalInput};
+pub use super::native::watch_stream::WatchStream;
 pub use super::native::zygote;
 
 /// A terminal's size in cells.

@@ -31,6 +31,7 @@ mod shm;
 mod signals;
 pub mod tty;
 mod typing;
+pub mod watch_stream;
 mod watched;
 mod window;
 pub mod x11;

@@ -10,21 +10,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
-    recvmsg, send, sendmsg, socket_with, sockopt::socket_peercred,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg, sockopt::socket_peercred,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::local_socket::{private_dir, usable_path};
-use super::watched::Watched;
 use crate::platform::pty::Received;
 
 /// A connection; reading and sending may happen at once.
@@ -173,38 +170,6 @@ impl Readiness {
     }
 }
 
-/// A connection that is only read, by a task. Needs a tokio runtime.
-pub struct WatchStream(Watched);
-
-impl WatchStream {
-    /// Connects to the holder that listens on `path` and says `hello`, without waiting for it;
-    /// `PermissionDenied` when another user serves it.
-    pub fn connect(path: &Path, hello: &[u8]) -> io::Result<Self> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        connect(&fd, &SocketAddrUnix::new(usable_path(path))?)?;
-        if !same_user(&fd) {
-            return Err(io::ErrorKind::PermissionDenied.into());
-        }
-        if send(&fd, hello, SendFlags::NOSIGNAL)? < hello.len() {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        Ok(Self(Watched::new(fd)?))
-    }
-
-    /// Takes bytes once some are there; 0 at the end.
-    pub fn poll_receive(
-        &mut self,
-        context: &mut Context<'_>,
-        into: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll_read(context, into.len(), |fd| {
-            let (length, _) = recv(fd, &mut *into, RecvFlags::DONTWAIT)?;
-            Ok(length)
-        })
-    }
-}
-
 /// A terminal's way in, past the holder that has the terminal. Closing it is no hang-up while the holder
 /// lives.
 #[derive(Debug)]
@@ -221,7 +186,7 @@ impl TerminalInput {
     }
 }
 
-fn same_user(stream: impl AsFd) -> bool {
+pub(super) fn same_user(stream: impl AsFd) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }
 

@@ -14,6 +14,8 @@ pub mod sessions;
 mod signals;
 #[path = "../linux/tty.rs"]
 pub mod tty;
+#[path = "../windows/watch_stream.rs"]
+pub mod watch_stream;
 #[path = "../linux/watched.rs"]
 mod watched;
 

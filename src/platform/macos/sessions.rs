@@ -6,7 +6,6 @@ use std::io::{self, IoSlice};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::platform::pty::{
@@ -170,19 +169,6 @@ impl Readiness {
 
     pub async fn wait(&self) -> io::Result<()> {
         match self.0 {}
-    }
-}
-
-/// A connection to watch a holder, which this system does not have.
-pub enum WatchStream {}
-
-impl WatchStream {
-    pub fn connect(_: &Path, _: &[u8]) -> io::Result<Self> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub fn poll_receive(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<io::Result<usize>> {
-        match *self {}
     }
 }
 

@@ -29,6 +29,7 @@ use windows::Win32::UI::HiDpi::{
 
 pub mod local_socket;
 pub mod local_stream;
+pub mod watch_stream;
 
 use super::{Backend, OpenOptions};
 

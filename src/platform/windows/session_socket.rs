@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::local_socket;
@@ -100,19 +99,6 @@ impl Readiness {
             self.0.readable.heard().await;
         }
         Ok(())
-    }
-}
-
-/// A connection to watch a holder, which this system does not have.
-pub enum WatchStream {}
-
-impl WatchStream {
-    pub fn connect(_: &Path, _: &[u8]) -> io::Result<Self> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub fn poll_receive(&mut self, _: &mut Context<'_>, _: &mut [u8]) -> Poll<io::Result<usize>> {
-        match *self {}
     }
 }
 
